@@ -1,0 +1,29 @@
+"""Pretrained language models behind the scikit-learn contract.
+
+Names load when they are first used, so that ``import skbert`` costs nothing; torch and
+transformers load when an estimator is first fitted.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from skbert._version import __version__
+
+if TYPE_CHECKING:
+    from skbert.estimators.vectorizers import BertVectorizer
+
+_HOMES = {
+    "BertVectorizer": "skbert.estimators.vectorizers",
+}
+
+__all__ = ["BertVectorizer", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

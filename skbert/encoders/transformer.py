@@ -1,0 +1,363 @@
+"""Every Hugging Face stack as an Encoder."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from skbert.encoders.base import Encoder, EncoderTraits
+from skbert.encoders.packed import PackedStack
+from skbert.encoders.tokenizer import SANE_LENGTH, PieceTokenizer
+from skbert.nn.hidden_states import HiddenStates
+from skbert.text.encoding import Batch, Encoding, window_texts
+from skbert.text.report import ReadingReport
+
+# Default window of models whose positions are relative and whose tokenizer names no limit.
+UNLIMITED_DEFAULT = 512
+
+# What models call their table of learned positions.
+POSITION_TABLES = {"position_embeddings", "wpe", "embed_positions"}
+
+_LOGGING_LOCK = threading.RLock()
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """No progress bars and load reports for a while, and then the user's settings again."""
+    from transformers.utils import logging
+
+    with _LOGGING_LOCK:
+        verbosity = logging.get_verbosity()
+        bars = logging.is_progress_bar_enabled()
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            logging.set_verbosity(verbosity)
+            if bars:
+                logging.enable_progress_bar()
+
+
+class TransformerEncoder(Encoder):
+    """A Hugging Face encoder, or the encoder half or the stack of another model.
+
+    Parameters
+    ----------
+    model : PreTrainedModel
+        In float32 on the CPU; its weights are never changed.
+    tokenizer : PieceTokenizer
+    declared : dict
+        What the checkpoint says of its use: "pooling" and "max_length", or None for each.
+    """
+
+    def __init__(
+        self, model: Any, tokenizer: PieceTokenizer, declared: dict[str, Any]
+    ) -> None:
+        config = model.config
+        if tokenizer.n_ids > model.get_input_embeddings().num_embeddings:
+            raise ValueError(
+                f"The tokenizer has {tokenizer.n_ids} pieces but the model a table of "
+                f"{model.get_input_embeddings().num_embeddings}: they do not belong "
+                "together."
+            )
+        self.model = model.eval().requires_grad_(False)
+        self.tokenizer = tokenizer
+        self.declared = declared
+        self.hidden_size = config.hidden_size
+        self.n_layers = config.num_hidden_layers
+        self.longest = _longest_input(model)
+        limits = (tokenizer.facts["max_length"], declared["max_length"], self.longest)
+        sane = [limit for limit in limits if limit and limit < SANE_LENGTH]
+        self.max_length = min(sane, default=UNLIMITED_DEFAULT)
+        pads = (config.pad_token_id, tokenizer.facts["pad_id"], 0)
+        self.pad_id = next(pad for pad in pads if pad is not None and pad >= 0)
+        self.traits = EncoderTraits(
+            summary_piece=_summary_piece(tokenizer),
+            language_model=_language_model(model),
+            pooling=declared["pooling"] or "mean",
+        )
+        accepted = inspect.signature(model.forward).parameters
+        self._takes_types = "token_type_ids" in accepted and self._knows_types()
+        self._placed: dict[tuple[torch.device, torch.dtype], TransformerEncoder] = {}
+        self._lock = threading.Lock()
+        self._packed: PackedStack | None = None
+        self._state: dict[str, Any] | None = None
+
+    # ---- loading and state
+
+    @classmethod
+    def from_pretrained(cls, folder: Path) -> TransformerEncoder:
+        """Read a checkpoint folder.
+
+        Raises
+        ------
+        ValueError
+            If weights of the encoder are missing in the checkpoint or do not fit.
+        """
+        from transformers import AutoConfig
+
+        config = AutoConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+        tokenizer = PieceTokenizer.from_pretrained(folder)
+        model = _load_model(config, folder)
+        for parameter in model.parameters():
+            # Loaded weights are a view of the file: whoever writes over it would change
+            # them, whoever cuts it short would end the process.
+            parameter.data = parameter.data.clone()
+        return cls(model, tokenizer, _declared_use(folder))
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> TransformerEncoder:
+        """Build the encoder from what ``state`` gave, sharing the memory of the arrays."""
+        from transformers import AutoConfig
+
+        facts = json.loads(state["facts"])
+        values = json.loads(state["config"])
+        config = AutoConfig.for_model(values.pop("model_type"), **values)
+        weights = {name: _tensor(array) for name, array in state["weights"].items()}
+        model = _load_model(config, None, weights)
+        tokenizer = PieceTokenizer(state["tokenizer"], facts["tokenizer"])
+        return cls(model, tokenizer, facts["declared"])
+
+    def state(self) -> dict[str, Any]:
+        if self._state is None:
+            self._state = {
+                "config": self.model.config.to_json_string(use_diff=False),
+                "tokenizer": self.tokenizer.json,
+                "facts": json.dumps(
+                    {"tokenizer": self.tokenizer.facts, "declared": self.declared}
+                ),
+                "weights": {
+                    name: tensor.numpy() for name, tensor in self.model.state_dict().items()
+                },
+            }
+        return self._state
+
+    # ---- texts to windows
+
+    def n_special(self, n_texts: int) -> int:
+        return self.tokenizer.frames[n_texts].n_special
+
+    def encode(
+        self,
+        rows: Sequence[Any],
+        *,
+        max_length: int,
+        long_text: str,
+        stride: int,
+        parallel: bool,
+    ) -> tuple[list[Encoding], ReadingReport]:
+        words = isinstance(rows[0], list)
+        if words:
+            sides = [self.tokenizer.words(rows, parallel=parallel)]
+        elif isinstance(rows[0], str):
+            sides = [self.tokenizer.texts(rows, parallel=parallel)]
+        else:
+            sides = [
+                self.tokenizer.texts(side, parallel=parallel)
+                for side in zip(*rows, strict=True)
+            ]
+        frame = self.tokenizer.frames[len(sides)]
+        report = ReadingReport()
+        encodings: list[Encoding] = []
+        for sample, texts in enumerate(zip(*sides, strict=True)):
+            windows, cut = window_texts(
+                texts,
+                frame,
+                sample=sample,
+                max_length=max_length,
+                long_text=long_text,
+                stride=stride,
+                whole_words=words,
+            )
+            encodings += windows
+            if cut:
+                report.cut.append(sample)
+            n_unknown = sum(int(self.tokenizer.is_unknown(text).sum()) for text in texts)
+            report.n_pieces += sum(len(text.ids) for text in texts)
+            report.n_unknown += n_unknown
+            if n_unknown and self.tokenizer.has_long_word(rows[sample]):
+                report.long_words.append(sample)
+        return encodings, report
+
+    # ---- windows to hidden states
+
+    def placed(self, device: torch.device, dtype: torch.dtype) -> TransformerEncoder:
+        if device.type == "cpu" and dtype == torch.float32:
+            return self
+        with self._lock:
+            if (device, dtype) not in self._placed:
+                moved = copy.copy(self)
+                moved.model = copy.deepcopy(self.model).to(device, dtype)
+                moved._packed = None
+                self._placed[device, dtype] = moved
+            return self._placed[device, dtype]
+
+    def forward(self, batch: Batch, layers: Sequence[int]) -> HiddenStates:
+        device = self.model.device
+        mask = torch.from_numpy(batch.mask).to(device, non_blocking=True)
+        inputs = {"input_ids": torch.from_numpy(batch.input_ids).to(device)}
+        if self._takes_types:
+            inputs["token_type_ids"] = torch.from_numpy(batch.type_ids).to(device)
+        if self._packed is None:
+            with self._lock:
+                self._packed = self._packed or PackedStack(self.model)
+        if self._packed.fits:
+            return self._packed.forward(inputs, mask, batch.lengths, layers)
+        inputs["attention_mask"] = mask.long()
+        last_only = all(layer == self.n_layers for layer in layers)
+        output = self.model(**inputs, output_hidden_states=not last_only)
+        states = [
+            output.last_hidden_state
+            if layer == self.n_layers
+            else output.hidden_states[layer]
+            for layer in layers
+        ]
+        return HiddenStates(tuple(states), mask)
+
+    def _knows_types(self) -> bool:
+        table = getattr(self.model.config, "type_vocab_size", None)
+        if table is None:
+            return "token_type_ids" in self.tokenizer.facts["input_names"]
+        used = [
+            kind
+            for frame in self.tokenizer.frames.values()
+            for kind in (
+                *frame.text_types,
+                *(t for s in frame.specials for t in s.types),
+            )
+        ]
+        return max(used, default=0) < table
+
+
+def _load_model(
+    config: Any, folder: Path | None, weights: dict[str, torch.Tensor] | None = None
+) -> Any:
+    """The stack that reads, without heads, poolers, dropout or caches."""
+    from transformers import AutoModel, AutoModelForTextEncoding
+    from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING
+
+    config.use_cache = False
+    if getattr(config, "attention_type", None) == "block_sparse":
+        # BigBird's sparse attention switches itself off, for good, when it meets a batch
+        # that is too short for it: vectors would depend on what was read before.
+        config.attention_type = "original_full"
+    halves = config.is_encoder_decoder and type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING
+    auto = AutoModelForTextEncoding if halves else AutoModel
+    # Weights that the file lacks, such as an unused pooler, are drawn from the global
+    # generator.
+    with torch.random.fork_rng(devices=[]), quiet_transformers():
+        if folder is not None:
+            model, report = auto.from_pretrained(
+                folder,
+                config=config,
+                dtype=torch.float32,
+                local_files_only=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+            )
+        else:
+            model, report = auto._model_mapping[type(config)].from_pretrained(
+                None, config=config, state_dict=weights, output_loading_info=True
+            )
+    missing = [name for name in report["missing_keys"] if "pooler" not in name]
+    faults = sorted(missing) + sorted(str(key) for key in report["mismatched_keys"])
+    if faults:
+        raise ValueError(
+            f"The checkpoint {folder or 'in the saved estimator'} does not hold the whole "
+            f"encoder: {len(faults)} weights are missing or of another shape, such as "
+            f"{faults[:3]}."
+        )
+    if config.is_encoder_decoder and not halves:
+        model = model.get_encoder()
+    if getattr(model, "pooler", None) is not None:
+        model.pooler = None
+    return model
+
+
+def _tensor(array: np.ndarray) -> torch.Tensor:
+    """A tensor on the memory of an array, also of a read-only memory map.
+
+    Nothing writes to these tensors, so torch's warning about writing does not apply.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(array)
+
+
+def _longest_input(model: nn.Module) -> int | None:
+    """Pieces that the position table holds, None where positions are relative."""
+    for name, module in model.named_modules():
+        if name.rpartition(".")[2] in POSITION_TABLES and isinstance(module, nn.Embedding):
+            # RoBERTa and its kin number positions from the padding index on.
+            offset = getattr(module, "offset", 0)
+            if module.padding_idx is not None:
+                offset = module.padding_idx + 1
+            return module.num_embeddings - offset
+    limit = getattr(model.config, "max_position_embeddings", None)
+    return limit if isinstance(limit, int) and limit > 0 else None
+
+
+def _summary_piece(tokenizer: PieceTokenizer) -> str | None:
+    cls_id = tokenizer.facts["cls_id"]
+    before, after = tokenizer.frames[1].specials
+    if cls_id is None:
+        return None
+    if before.ids[:1] == (cls_id,):
+        return "first"
+    return "last" if after.ids[-1:] == (cls_id,) else None
+
+
+def _language_model(model: Any) -> str | None:
+    """Causal where a later piece cannot change an earlier one."""
+    ids = torch.zeros(2, 3, dtype=torch.long)
+    ids[1, -1] = 1
+    with torch.inference_mode(), quiet_transformers():
+        output = model(input_ids=ids, attention_mask=torch.ones_like(ids))
+    first = output.last_hidden_state[:, 0]
+    return "causal" if torch.equal(first[0], first[1]) else "masked"
+
+
+def _declared_use(folder: Path) -> dict[str, Any]:
+    """Pooling and length that a sentence-transformers checkpoint states."""
+    declared: dict[str, Any] = {"pooling": None, "max_length": None}
+    modules = folder / "modules.json"
+    if not modules.exists():
+        return declared
+    for module in json.loads(modules.read_text(encoding="utf-8")):
+        settings = folder / module["path"] / "config.json"
+        if module["type"].endswith("Pooling") and settings.exists():
+            flags = json.loads(settings.read_text(encoding="utf-8"))
+            declared["pooling"] = _pooling_of(flags)
+    settings = folder / "sentence_bert_config.json"
+    if settings.exists():
+        values = json.loads(settings.read_text(encoding="utf-8"))
+        declared["max_length"] = values.get("max_seq_length")
+    return declared
+
+
+def _pooling_of(flags: dict[str, Any]) -> str | None:
+    names = {
+        "pooling_mode_cls_token": "cls",
+        "pooling_mode_mean_tokens": "mean",
+        "pooling_mode_max_tokens": "max",
+        "pooling_mode_lasttoken": "last",
+    }
+    chosen = [ours for theirs, ours in names.items() if flags.get(theirs)]
+    if isinstance(flags.get("pooling_mode"), str):
+        chosen = [{"lasttoken": "last"}.get(flags["pooling_mode"], flags["pooling_mode"])]
+    known = [name for name in chosen if name in names.values()]
+    return known[0] if len(known) == len(chosen) == 1 else None

@@ -1,0 +1,1 @@
+"""The scikit-learn faces: check, call the stages, keep fitted state."""

@@ -1,0 +1,140 @@
+"""What all estimators share: the way in for texts, and their state as plain values."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from skbert._version import __version__
+from skbert.exceptions import VersionWarning
+from skbert.text.validation import check_rows, column_names, n_columns
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
+Self = TypeVar("Self", bound="TextEstimator")
+
+VERSION_KEY = "_skbert_version"
+ENCODER_KEY = "_encoder_state"
+
+
+class TextEstimator(BaseEstimator):
+    """An estimator that reads texts, pairs of texts or word lists.
+
+    Fitted encoders leave and enter a pickle as numpy arrays and JSON strings, so that a
+    saved estimator needs neither its folder nor a network nor one version of a library,
+    and can be memory-mapped.
+    """
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.one_d_array = True
+        tags.input_tags.two_d_array = False
+        return tags
+
+    def _rows(self, X: Any, accept: Collection[str], *, reset: bool) -> list[Any]:
+        """The one place where an estimator looks at raw X.
+
+        Column names are kept by ``fit`` and compared later where both sides have some; a
+        list after a frame is welcome, since it holds the same texts.
+        """
+        rows = check_rows(X, caller=type(self).__name__, accept=accept)
+        names = column_names(X)
+        if reset:
+            vars(self).pop("n_features_in_", None)
+            vars(self).pop("feature_names_in_", None)
+            if (n := n_columns(X)) is not None:
+                self.n_features_in_ = n
+            if names is not None:
+                self.feature_names_in_ = np.array(names, dtype=object)
+        elif names is not None and hasattr(self, "feature_names_in_"):
+            expected = list(self.feature_names_in_)
+            if names != expected:
+                raise ValueError(
+                    "The feature names should match those that were passed during fit.\n"
+                    f"{type(self).__name__} was fitted with the columns {expected}, got "
+                    f"{names}. Select and order them as in fit."
+                )
+        return rows
+
+    # ---- state
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        if (encoder := state.pop("encoder_", None)) is not None:
+            state[ENCODER_KEY] = encoder.state()
+        state[VERSION_KEY] = __version__
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        version = state.pop(VERSION_KEY, None)
+        if version != __version__:
+            warnings.warn(
+                f"This {type(self).__name__} was saved by skbert {version} and is read by "
+                f"skbert {__version__}; results may differ. Fit and save it again to be "
+                "sure.",
+                VersionWarning,
+                stacklevel=2,
+            )
+        if (encoder := state.pop(ENCODER_KEY, None)) is not None:
+            from skbert.encoders.transformer import TransformerEncoder
+
+            state["encoder_"] = TransformerEncoder.from_state(encoder)
+        super().__setstate__(state)
+
+    def __copy__(self: Self) -> Self:
+        # copy.copy would otherwise go through the state and build the network anew.
+        new = type(self).__new__(type(self))
+        vars(new).update(vars(self))
+        return new
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator to a folder, without pickle.
+
+        Parameters
+        ----------
+        folder : str or path
+            Made if it is not there. Holds ``model.safetensors``, ``tokenizer.json`` and
+            ``skbert.json`` afterwards.
+
+        Raises
+        ------
+        NotFittedError
+            If there is nothing to save.
+        TypeError
+            If a parameter is not a plain value and so has no place in JSON.
+        """
+        from skbert.estimators.persistence import save
+
+        save(self, Path(folder))
+
+    @classmethod
+    def load(cls: type[Self], folder: str | os.PathLike[str]) -> Self:
+        """Read an estimator that ``save`` wrote. Runs no code from the folder.
+
+        Parameters
+        ----------
+        folder : str or path
+
+        Returns
+        -------
+        estimator
+
+        Raises
+        ------
+        FileNotFoundError
+            If the folder lacks one of the files.
+        ValueError
+            If it holds an estimator of another class.
+        """
+        from skbert.estimators.persistence import load
+
+        return load(cls, Path(folder))

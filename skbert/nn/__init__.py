@@ -1,0 +1,1 @@
+"""Tensors to tensors: pooling and heads."""

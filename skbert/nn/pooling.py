@@ -1,0 +1,81 @@
+"""From pieces to one vector per text or per word, never looking at a pad.
+
+Every function finds its pieces by the mask, so it does not matter on which side a batch was
+padded, and sums in float32 whatever the states are.
+"""
+
+from __future__ import annotations
+
+import torch
+
+
+def pool_pieces(states: torch.Tensor, mask: torch.Tensor, how: str) -> torch.Tensor:
+    """Pool pieces to texts.
+
+    Parameters
+    ----------
+    states : Tensor of shape (n_rows, n_pieces, hidden_size)
+    mask : Tensor of shape (n_rows, n_pieces), bool
+        Pieces that count; at least one in every row.
+    how : {"mean", "max", "first", "last"}
+
+    Returns
+    -------
+    Tensor of shape (n_rows, hidden_size), float32
+    """
+    if how == "mean":
+        weights = mask.unsqueeze(-1)
+        summed = states.float().masked_fill(~weights, 0.0).sum(dim=1)
+        return summed / mask.sum(dim=1, keepdim=True)
+    if how == "max":
+        return states.float().masked_fill(~mask.unsqueeze(-1), -torch.inf).amax(dim=1)
+    rows = torch.arange(len(states), device=states.device)
+    if how == "first":
+        position = mask.int().argmax(dim=1)
+    else:
+        position = mask.shape[1] - 1 - mask.int().flip(1).argmax(dim=1)
+    return states[rows, position].float()
+
+
+def pool_words(
+    states: torch.Tensor, word_index: torch.Tensor, how: str
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Pool pieces to the words that have any.
+
+    Parameters
+    ----------
+    states : Tensor of shape (n_rows, n_pieces, hidden_size)
+    word_index : Tensor of shape (n_rows, n_pieces), int64
+        Word of each piece, -1 for a piece that counts for none.
+    how : {"mean", "max", "first", "last"}
+
+    Returns
+    -------
+    vectors : Tensor of shape (n_words, hidden_size), float32
+        Row by row, words in order; words without pieces are not among them.
+    rows : Tensor of shape (n_words,), int64
+    words : Tensor of shape (n_words,), int64
+        Where each vector belongs.
+    counts : Tensor of shape (n_words,), int64
+        Pieces of each word.
+    """
+    row_index, position = (word_index >= 0).nonzero(as_tuple=True)
+    pieces = states[row_index, position].float()
+    words = word_index[row_index, position]
+    starts = torch.ones_like(words, dtype=torch.bool)
+    starts[1:] = (words[1:] != words[:-1]) | (row_index[1:] != row_index[:-1])
+    first = starts.nonzero().squeeze(1)
+    group = starts.cumsum(0) - 1
+    counts = torch.bincount(group, minlength=len(first))
+    if how == "first":
+        vectors = pieces[first]
+    elif how == "last":
+        vectors = pieces[first + counts - 1]
+    else:
+        vectors = pieces.new_zeros((len(first), pieces.shape[1]))
+        if how == "mean":
+            vectors = vectors.index_add_(0, group, pieces) / counts.unsqueeze(1)
+        else:
+            index = group.unsqueeze(1).expand_as(pieces)
+            vectors.scatter_reduce_(0, index, pieces, "amax", include_self=False)
+    return vectors, row_index[first], words[first], counts

@@ -1,0 +1,1 @@
+"""Strings to padded integers: checking, windows, batches. No torch here."""

@@ -1,0 +1,64 @@
+"""What one call could not read."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from skbert.exceptions import TruncationWarning, VocabularyWarning
+
+
+@dataclass
+class ReadingReport:
+    """What one call could not read, to be told once at its end.
+
+    Attributes
+    ----------
+    cut : list of int
+        Positions of texts of which pieces were left out.
+    long_words : list of int
+        Positions of texts with words too long for the vocabulary.
+    n_pieces, n_unknown : int
+        Pieces read, and how many of them stand for something unknown.
+    """
+
+    cut: list[int] = field(default_factory=list)
+    long_words: list[int] = field(default_factory=list)
+    n_pieces: int = 0
+    n_unknown: int = 0
+
+    def add(self, other: ReadingReport, positions: Sequence[Sequence[int]]) -> None:
+        """Take over a report on distinct rows, which stand at these positions."""
+        self.cut += [p for row in other.cut for p in positions[row]]
+        self.long_words += [p for row in other.long_words for p in positions[row]]
+        self.n_pieces += other.n_pieces
+        self.n_unknown += other.n_unknown
+
+    def warn(self, caller: str, max_length: int, n_rows: int) -> None:
+        """One warning for each kind of loss, for the user's call of ``transform``."""
+        if self.cut:
+            warnings.warn(
+                f"{caller} read only a part of {len(self.cut)} of {n_rows} rows, which "
+                f"have more than max_length={max_length} pieces (first positions: "
+                f"{sorted(self.cut)[:5]}). Use long_text='windows' to read them whole.",
+                TruncationWarning,
+                stacklevel=4,
+            )
+        if self.long_words:
+            warnings.warn(
+                f"{caller} read words that are too long for the vocabulary of the model "
+                f"as one unknown piece each, in {len(self.long_words)} of {n_rows} rows "
+                f"(first positions: {sorted(self.long_words)[:5]}). Two such words have "
+                "the same vector; shorten or split them if they matter.",
+                VocabularyWarning,
+                stacklevel=4,
+            )
+        if self.n_unknown * 2 > self.n_pieces:
+            warnings.warn(
+                f"{caller} found {self.n_unknown} of {self.n_pieces} pieces unknown to "
+                "the vocabulary of the model: the vectors say little about the texts. "
+                "Choose a model made for their language or domain.",
+                VocabularyWarning,
+                stacklevel=4,
+            )

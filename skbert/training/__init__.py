@@ -1,0 +1,1 @@
+"""Running networks: device, precision, batches."""

@@ -1,0 +1,106 @@
+"""Vectors kept on disk, found again by what they were made of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import warnings
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# Rows that are written or looked up in one transaction.
+BLOCK = 500
+
+
+class VectorStore:
+    """A table from texts to float32 arrays in a folder, safe to share between processes.
+
+    SQLite brings locking and atomic writes; a checksum finds altered entries. Whatever is
+    damaged is computed again.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if it is not there.
+    recipe : dict
+        Everything besides the text that the vectors depend on, as plain values.
+    """
+
+    def __init__(self, folder: Path, recipe: dict[str, Any]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / "vectors.sqlite"
+        self._recipe = json.dumps(recipe, sort_keys=True).encode()
+
+    def key(self, row: Any) -> bytes:
+        content = json.dumps(row, ensure_ascii=True).encode()
+        # Tuples and lists look alike in JSON, but a pair is not a list of two words.
+        kind = type(row).__name__.encode()
+        return hashlib.sha256(b"\0".join((self._recipe, kind, content))).digest()
+
+    def find(self, rows: Sequence[Any]) -> Iterator[tuple[int, np.ndarray]]:
+        """Position and vectors of the rows that are in the store and whole."""
+        try:
+            with closing(self._open()) as connection:
+                for start in range(0, len(rows), BLOCK):
+                    keys = [self.key(row) for row in rows[start : start + BLOCK]]
+                    marks = ",".join("?" * len(keys))
+                    found = connection.execute(
+                        f"SELECT key, shape, checksum, data FROM vectors "
+                        f"WHERE key IN ({marks})",
+                        keys,
+                    ).fetchall()
+                    arrays = {key: _unpack(*rest) for key, *rest in found}
+                    for position, key in enumerate(keys, start):
+                        if (array := arrays.get(key)) is not None:
+                            yield position, array
+        except sqlite3.Error as error:
+            self._complain("read", error)
+
+    def add(self, entries: Iterable[tuple[Any, np.ndarray]]) -> None:
+        """Write rows and their vectors; nothing is written if the disk refuses."""
+        values = [(self.key(row), *_pack(array)) for row, array in entries]
+        try:
+            with closing(self._open()) as connection, connection:
+                connection.executemany(
+                    "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", values
+                )
+        except sqlite3.Error as error:
+            self._complain("written", error)
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=60)
+        try:
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS vectors "
+                "(key BLOB PRIMARY KEY, shape TEXT, checksum INTEGER, data BLOB) "
+                "WITHOUT ROWID"
+            )
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    def _complain(self, verb: str, error: sqlite3.Error) -> None:
+        warnings.warn(
+            f"The memory in {self.path} could not be {verb} ({error}); vectors are "
+            "computed instead. Delete the file if it is damaged.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _pack(array: np.ndarray) -> tuple[str, int, bytes]:
+    data = np.ascontiguousarray(array, dtype=np.float32).tobytes()
+    return json.dumps(array.shape), zlib.crc32(data), data
+
+
+def _unpack(shape: str, checksum: int, data: bytes) -> np.ndarray | None:
+    if zlib.crc32(data) != checksum:
+        return None
+    return np.frombuffer(data, dtype=np.float32).reshape(json.loads(shape)).copy()
