@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny_models import ARCHITECTURES, make_tiny_model
 
-# Before any import of transformers: tests must never reach for the network.
+# tiny_models imports transformers only when it builds: this comes first, and no test
+# reaches for the network.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-# Tests live in folders that mirror the package; the builder is found from all of them,
-# whatever pytest's import mode.
-sys.path.insert(0, str(Path(__file__).parent))
-
-from tiny_models import ARCHITECTURES, make_tiny_model  # noqa: E402
 
 TinyModels = Callable[..., Path]
 

@@ -157,11 +157,8 @@ def _has_structure(model: Any) -> bool:
                 return False
             if {name for name, _ in module.named_children()} != names:
                 return False
-        linears = (
-            layer.attention.self.query,
-            layer.intermediate.dense,
-            layer.output.dense,
-        )
-        if not all(type(linear) is nn.Linear for linear in linears):
+        linears = ("attention.self.query", "intermediate.dense", "output.dense")
+        # Quantised or adapted layers keep the names and change the computation.
+        if not all(type(layer.get_submodule(path)) is nn.Linear for path in linears):
             return False
     return True

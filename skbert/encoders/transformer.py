@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,7 @@ class TransformerEncoder(Encoder):
             folder, local_files_only=True, trust_remote_code=False
         )
         tokenizer = PieceTokenizer.from_pretrained(folder)
-        model = _load_model(config, folder)
+        model = _load_checkpoint(config, folder)
         for parameter in model.parameters():
             # Loaded weights are a view of the file: whoever writes over it would change
             # them, whoever cuts it short would end the process.
@@ -128,17 +129,28 @@ class TransformerEncoder(Encoder):
         values = json.loads(state["config"])
         config = AutoConfig.for_model(values.pop("model_type"), **values)
         weights = {name: _tensor(array) for name, array in state["weights"].items()}
-        model = _load_model(config, None, weights)
+        model = _load(
+            _library_class(facts["class"]),
+            "the saved estimator",
+            None,
+            config=config,
+            state_dict=weights,
+        )
         tokenizer = PieceTokenizer(state["tokenizer"], facts["tokenizer"])
         return cls(model, tokenizer, facts["declared"])
 
     def state(self) -> dict[str, Any]:
         if self._state is None:
+            kind = type(self.model)
             self._state = {
                 "config": self.model.config.to_json_string(use_diff=False),
                 "tokenizer": self.tokenizer.json,
                 "facts": json.dumps(
-                    {"tokenizer": self.tokenizer.facts, "declared": self.declared}
+                    {
+                        "class": f"{kind.__module__}.{kind.__name__}",
+                        "tokenizer": self.tokenizer.facts,
+                        "declared": self.declared,
+                    }
                 ),
                 "weights": {
                     name: tensor.numpy() for name, tensor in self.model.state_dict().items()
@@ -218,6 +230,12 @@ class TransformerEncoder(Encoder):
         if self._packed.fits:
             return self._packed.forward(inputs, mask, batch.lengths, layers)
         inputs["attention_mask"] = mask.long()
+        if getattr(self.model.config, "trigram_input", False):
+            # MobileBERT joins each piece with its neighbours, and the last would read a
+            # pad: a row of zeros is what it has beyond the end.
+            table = self.model.get_input_embeddings()
+            embedded = table(inputs.pop("input_ids"))
+            inputs["inputs_embeds"] = embedded * mask.unsqueeze(-1)
         last_only = all(layer == self.n_layers for layer in layers)
         output = self.model(**inputs, output_hidden_states=not last_only)
         states = [
@@ -231,7 +249,10 @@ class TransformerEncoder(Encoder):
     def _knows_types(self) -> bool:
         table = getattr(self.model.config, "type_vocab_size", None)
         if table is None:
-            return "token_type_ids" in self.tokenizer.facts["input_names"]
+            # XLNet has no table: its summary piece is of a type of its own. GPT-2 has
+            # none either, and would read types as words.
+            before, after = self.tokenizer.frames[1].specials
+            return any((*before.types, *after.types))
         used = [
             kind
             for frame in self.tokenizer.frames.values()
@@ -243,49 +264,60 @@ class TransformerEncoder(Encoder):
         return max(used, default=0) < table
 
 
-def _load_model(
-    config: Any, folder: Path | None, weights: dict[str, torch.Tensor] | None = None
-) -> Any:
-    """The stack that reads, without heads, poolers, dropout or caches."""
+def _load_checkpoint(config: Any, folder: Path) -> Any:
+    """The stack that reads, without heads, poolers and caches."""
     from transformers import AutoModel, AutoModelForTextEncoding
     from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING
 
-    config.use_cache = False
+    config.use_cache = config.use_mems_eval = False
     if getattr(config, "attention_type", None) == "block_sparse":
         # BigBird's sparse attention switches itself off, for good, when it meets a batch
         # that is too short for it: vectors would depend on what was read before.
         config.attention_type = "original_full"
     halves = config.is_encoder_decoder and type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING
-    auto = AutoModelForTextEncoding if halves else AutoModel
-    # Weights that the file lacks, such as an unused pooler, are drawn from the global
-    # generator.
-    with torch.random.fork_rng(devices=[]), quiet_transformers():
-        if folder is not None:
-            model, report = auto.from_pretrained(
-                folder,
-                config=config,
-                dtype=torch.float32,
-                local_files_only=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-            )
-        else:
-            model, report = auto._model_mapping[type(config)].from_pretrained(
-                None, config=config, state_dict=weights, output_loading_info=True
-            )
-    missing = [name for name in report["missing_keys"] if "pooler" not in name]
-    faults = sorted(missing) + sorted(str(key) for key in report["mismatched_keys"])
-    if faults:
-        raise ValueError(
-            f"The checkpoint {folder or 'in the saved estimator'} does not hold the whole "
-            f"encoder: {len(faults)} weights are missing or of another shape, such as "
-            f"{faults[:3]}."
-        )
+    model = _load(
+        AutoModelForTextEncoding if halves else AutoModel,
+        f"The checkpoint {str(folder)!r}",
+        folder,
+        config=config,
+        dtype=torch.float32,
+        local_files_only=True,
+        trust_remote_code=False,
+    )
     if config.is_encoder_decoder and not halves:
         model = model.get_encoder()
     if getattr(model, "pooler", None) is not None:
+        # Often random, since many checkpoints have none; never used here.
         model.pooler = None
     return model
+
+
+def _load(model_class: Any, source: str, *args: Any, **kwargs: Any) -> Any:
+    """``from_pretrained`` without noise, without draws from the user's generator, whole."""
+    with torch.random.fork_rng(devices=[]), quiet_transformers():
+        model, report = model_class.from_pretrained(
+            *args, output_loading_info=True, **kwargs
+        )
+    faults = [name for name in report["missing_keys"] if "pooler" not in name]
+    faults += [str(key) for key in report["mismatched_keys"]]
+    if faults:
+        raise ValueError(
+            f"{source} does not hold the whole encoder: {len(faults)} weights are missing "
+            f"or of another shape, such as {sorted(faults)[:3]}."
+        )
+    return model
+
+
+def _library_class(path: str) -> Any:
+    """A model class of transformers by its path; anything else in a file is refused."""
+    from transformers import PreTrainedModel
+
+    module, _, name = path.rpartition(".")
+    if module.startswith("transformers.models."):
+        found = getattr(import_module(module), name, None)
+        if isinstance(found, type) and issubclass(found, PreTrainedModel):
+            return found
+    raise ValueError(f"{path!r} is not a model class of this version of transformers.")
 
 
 def _tensor(array: np.ndarray) -> torch.Tensor:

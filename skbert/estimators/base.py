@@ -48,8 +48,8 @@ class TextEstimator(BaseEstimator):
         rows = check_rows(X, caller=type(self).__name__, accept=accept)
         names = column_names(X)
         if reset:
-            vars(self).pop("n_features_in_", None)
-            vars(self).pop("feature_names_in_", None)
+            for stale in ("n_features_in_", "feature_names_in_"):
+                self.__dict__.pop(stale, None)
             if (n := n_columns(X)) is not None:
                 self.n_features_in_ = n
             if names is not None:
@@ -93,7 +93,7 @@ class TextEstimator(BaseEstimator):
     def __copy__(self: Self) -> Self:
         # copy.copy would otherwise go through the state and build the network anew.
         new = type(self).__new__(type(self))
-        vars(new).update(vars(self))
+        new.__dict__.update(self.__dict__)
         return new
 
     def save(self, folder: str | os.PathLike[str]) -> None:

@@ -13,7 +13,7 @@ class Rule(NamedTuple):
     accepts: Callable[[Any], bool]
     wanted: str
 
-    def __or__(self, other: Rule) -> Rule:  # type: ignore[override]
+    def __or__(self, other: Rule) -> Rule:
         return Rule(
             lambda value: self.accepts(value) or other.accepts(value),
             f"{self.wanted} or {other.wanted}",

@@ -67,7 +67,7 @@ def load(cls: type[Estimator], folder: Path) -> Estimator:
         "weights": load_file(folder / WEIGHTS_FILE),
         "tokenizer": (folder / TOKENIZER_FILE).read_text(encoding="utf-8"),
     }
-    estimator = cls.__new__(cls)
+    estimator = object.__new__(cls)
     estimator.__setstate__(state)
     return estimator
 

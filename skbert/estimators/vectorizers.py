@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from joblib import Memory
@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from skbert.estimators.base import TextEstimator
 from skbert.estimators.params import (
+    Rule,
     a,
     boolean,
     check_params,
@@ -151,7 +152,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
     ['account']
     """
 
-    _rules = {
+    _rules: ClassVar[dict[str, Rule]] = {
         "model": a((str, Path), "a folder or the name of a model"),
         "output": option("document", "words"),
         "pooling": option("auto", "mean", "cls", "max", "last"),
@@ -299,9 +300,10 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
 
     def _resolve_layers(self, encoder: Encoder) -> list[int]:
         top = encoder.n_layers
-        if isinstance(self.layers, str):
+        given: Any = self.layers
+        if given == "all":
             return list(range(top + 1))
-        asked = [self.layers] if not isinstance(self.layers, list | tuple) else self.layers
+        asked = list(given) if isinstance(given, list | tuple) else [given]
         if bad := [layer for layer in asked if not -top - 1 <= layer <= top]:
             raise ValueError(
                 f"The 'layers' parameter of {type(self).__name__} must be between "
@@ -427,7 +429,9 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
 
     def _open_store(self, device: torch.device, dtype: torch.dtype) -> VectorStore:
         """The store in the folder of ``memory``, keyed by all that makes a vector."""
-        folder = self.memory.location if isinstance(self.memory, Memory) else self.memory
+        folder: Any = self.memory
+        if isinstance(folder, Memory):
+            folder = folder.location
         recipe = {
             "encoder": self.encoder_.fingerprint(),
             "computed": [device.type, str(dtype)],

@@ -39,7 +39,7 @@ def pool_pieces(states: torch.Tensor, mask: torch.Tensor, how: str) -> torch.Ten
 
 def pool_words(
     states: torch.Tensor, word_index: torch.Tensor, how: str
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, ...]:
     """Pool pieces to the words that have any.
 
     Parameters

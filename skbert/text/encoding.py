@@ -70,7 +70,8 @@ class Frame:
             )
             n_words += int(text.words[-1]) + 1 if n_pieces else 0
             parts.append(_special_part(special))
-        return Encoding(*map(np.concatenate, zip(*parts, strict=True)), sample)
+        ids, types, words, owns = map(np.concatenate, zip(*parts, strict=True))
+        return Encoding(ids, types, words, owns, sample)
 
 
 def _special_part(special: Special) -> tuple[np.ndarray, ...]:
@@ -214,7 +215,7 @@ def collate(encodings: Sequence[Encoding], pad_id: int) -> Batch:
     mask = np.arange(lengths.max(initial=0))[None, :] < lengths[:, None]
 
     def padded(name: str, value: int, dtype: type) -> np.ndarray:
-        out = np.full(mask.shape, value, dtype=dtype)
+        out: np.ndarray = np.full(mask.shape, value, dtype=dtype)
         out[mask] = np.concatenate([getattr(e, name) for e in encodings])
         return out
 

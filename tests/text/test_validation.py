@@ -208,9 +208,7 @@ def test_tuples_and_wide_arrays_are_words_where_pairs_are_not_accepted():
     same(check(np.array([["a", "b", "c"]]), "words"), [["a", "b", "c"]])
 
 
-@pytest.mark.parametrize(
-    "row", ["a\ud800b", ("\udfff", "a\udc00b"), ["x", "\ud83d\ude00"]]
-)
+@pytest.mark.parametrize("row", ["a\ud800b", ("\udfff", "a\udc00b"), ["x", "\ud83d\ude00"]])
 def test_surrogates_are_replaced_in_place(row):
     got = check([row])[0]
     assert "".join(got).encode().decode() == "".join(got)
