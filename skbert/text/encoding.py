@@ -146,14 +146,16 @@ def window_texts(
     Notes
     -----
     In a pair too long for a window the longer text is the one that is cut; the shorter
-    keeps all its pieces up to half of the room, and stands whole in every window.
+    keeps all its pieces up to half of the room, and stands whole in every window. Of two
+    texts of equal length the second counts as the longer one, as in Hugging Face's own
+    truncation.
     """
     room = max_length - frame.n_special
     lengths = [len(text.ids) for text in texts]
     if sum(lengths) <= room:
         return [frame.around(texts, [None] * len(texts), sample)], False
 
-    longer = int(np.argmax(lengths))
+    longer = max(range(len(texts)), key=lambda side: (lengths[side], side))
     kept = list(texts)
     cut = False
     for other in range(len(texts)):

@@ -30,7 +30,7 @@ class Window(NamedTuple):
 
 def head_and_tail(n_pieces: int, room: int) -> np.ndarray:
     """Positions of the first quarter of the room and of the last three quarters."""
-    head = int(room * HEAD_SHARE)
+    head = round(room * HEAD_SHARE)
     return np.r_[0:head, n_pieces - (room - head) : n_pieces]
 
 
@@ -57,7 +57,7 @@ def cut_windows(words: np.ndarray, room: int, stride: int) -> list[Window]:
     -------
     list of Window
         In order. A word longer than the room is cut inside; every other word lies whole
-        in the window that owns it.
+        in the window that owns it. Every window owns some pieces.
     """
     n_pieces = len(words)
     if n_pieces <= room:
@@ -94,4 +94,5 @@ def cut_windows(words: np.ndarray, room: int, stride: int) -> list[Window]:
         for (start, stop), own_start, own_stop in zip(
             spans, cuts[:-1], cuts[1:], strict=True
         )
+        if own_start < own_stop
     ]
