@@ -21,11 +21,14 @@ def command_of(name):
 def test_ci_runs_the_readme_commands():
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     function = re.search(r"^readme\(\) \{.*?^\}", script, re.DOTALL | re.MULTILINE).group()
-    assert 'for name in quickstart tests; do' in script
+    assert "for name in quickstart tests; do" in script
     for name in ("quickstart", "tests"):
         shown = subprocess.run(
             ["bash", "-c", f"{function}\nreadme {name}"],
-            cwd=ROOT, capture_output=True, text=True, check=True,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout.strip()
         assert shown == command_of(name)
 

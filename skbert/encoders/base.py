@@ -84,8 +84,25 @@ class Encoder(ABC):
         """This encoder with its weights on a device, in a number format, ready to run."""
 
     @abstractmethod
-    def forward(self, batch: Batch, layers: Sequence[int]) -> HiddenStates:
-        """Outputs of the layers named, 0 being the embeddings."""
+    def trainable(self, device: torch.device) -> Encoder:
+        """A copy in float32 on a device whose weights may change."""
+
+    @abstractmethod
+    def can_start_at(self, layer: int) -> bool:
+        """Whether ``forward`` can go on from the output of a layer."""
+
+    @abstractmethod
+    def forward(
+        self,
+        batch: Batch,
+        layers: Sequence[int],
+        start: tuple[int, torch.Tensor] | None = None,
+    ) -> HiddenStates:
+        """Outputs of the layers named, 0 being the embeddings.
+
+        ``start`` is the number and the output, (n_rows, n_pieces, hidden_size), of a layer
+        to go on from.
+        """
 
     @abstractmethod
     def state(self) -> dict[str, Any]:

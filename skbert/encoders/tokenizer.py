@@ -64,6 +64,7 @@ class PieceTokenizer:
         )
         self._needs_space = apart.ids != self._ids(f"{probe} {probe}")
         longest = content["model"].get("max_input_chars_per_word")
+        self._longest_word = longest or 0
         self._long_word = re.compile(rf"\S{{{longest + 1},}}") if longest else None
 
     @classmethod
@@ -118,7 +119,19 @@ class PieceTokenizer:
         if self._long_word is None:
             return False
         parts = [row] if isinstance(row, str) else row
-        return any(self._long_word.search(part) for part in parts)
+        return any(self._long_word.search(p) and self._gives_up(p) for p in parts)
+
+    def _gives_up(self, text: str) -> bool:
+        """Whether an unknown piece stands for that many characters.
+
+        Text without spaces need not be a word: Chinese characters are words each.
+        """
+        encoding = self._backend.encode(text, add_special_tokens=False)
+        spans = zip(encoding.ids, encoding.offsets, strict=True)
+        unknown = [
+            stop - start for id_, (start, stop) in spans if id_ == self.facts["unk_id"]
+        ]
+        return max(unknown, default=0) > self._longest_word
 
     def _encode(self, rows: list[Any], parallel: bool, **options: Any) -> list[Pieces]:
         options["add_special_tokens"] = False

@@ -67,11 +67,13 @@ class TransformerEncoder(Encoder):
         self, model: Any, tokenizer: PieceTokenizer, declared: dict[str, Any]
     ) -> None:
         config = model.config
-        if tokenizer.n_ids > model.get_input_embeddings().num_embeddings:
+        n_rows = model.get_input_embeddings().num_embeddings
+        # Tables are padded to round numbers; half of them is never padding.
+        if not n_rows / 2 <= tokenizer.n_ids <= n_rows:
             raise ValueError(
                 f"The tokenizer has {tokenizer.n_ids} pieces but the model a table of "
-                f"{model.get_input_embeddings().num_embeddings}: they do not belong "
-                "together."
+                f"{n_rows}: they do not belong together. Save both with save_pretrained "
+                "in one folder."
             )
         self.model = model.eval().requires_grad_(False)
         self.tokenizer = tokenizer
@@ -128,6 +130,7 @@ class TransformerEncoder(Encoder):
         facts = json.loads(state["facts"])
         values = json.loads(state["config"])
         config = AutoConfig.for_model(values.pop("model_type"), **values)
+        config.use_cache = config.use_mems_eval = False
         weights = {name: _tensor(array) for name, array in state["weights"].items()}
         model = _load(
             _library_class(facts["class"]),
@@ -142,8 +145,10 @@ class TransformerEncoder(Encoder):
     def state(self) -> dict[str, Any]:
         if self._state is None:
             kind = type(self.model)
+            config = json.loads(self.model.config.to_json_string(use_diff=False))
+            config.pop("_name_or_path", None)  # where it was found does not matter
             self._state = {
-                "config": self.model.config.to_json_string(use_diff=False),
+                "config": json.dumps(config, sort_keys=True),
                 "tokenizer": self.tokenizer.json,
                 "facts": json.dumps(
                     {
@@ -208,7 +213,7 @@ class TransformerEncoder(Encoder):
     # ---- windows to hidden states
 
     def placed(self, device: torch.device, dtype: torch.dtype) -> TransformerEncoder:
-        if device.type == "cpu" and dtype == torch.float32:
+        if (device, dtype) == (self.model.device, self.model.dtype):
             return self
         with self._lock:
             if (device, dtype) not in self._placed:
@@ -218,7 +223,29 @@ class TransformerEncoder(Encoder):
                 self._placed[device, dtype] = moved
             return self._placed[device, dtype]
 
-    def forward(self, batch: Batch, layers: Sequence[int]) -> HiddenStates:
+    def trainable(self, device: torch.device) -> TransformerEncoder:
+        """A copy in float32 whose weights may change."""
+        copied = copy.copy(self)
+        copied.model = copy.deepcopy(self.model).to(device).requires_grad_(True)
+        copied._packed = PackedStack(copied.model)
+        copied._placed, copied._state = {}, None
+        copied._lock = threading.Lock()
+        return copied
+
+    def finished(self) -> TransformerEncoder:
+        """A trained copy as an encoder that no longer changes, on the CPU."""
+        return TransformerEncoder(self.model.cpu(), self.tokenizer, self.declared)
+
+    def can_start_at(self, layer: int) -> bool:
+        """Whether ``forward`` can go on from the output of a layer."""
+        return self._packed is not None and self._packed.fits
+
+    def forward(
+        self,
+        batch: Batch,
+        layers: Sequence[int],
+        start: tuple[int, torch.Tensor] | None = None,
+    ) -> HiddenStates:
         device = self.model.device
         mask = torch.from_numpy(batch.mask).to(device, non_blocking=True)
         inputs = {"input_ids": torch.from_numpy(batch.input_ids).to(device)}
@@ -228,7 +255,7 @@ class TransformerEncoder(Encoder):
             with self._lock:
                 self._packed = self._packed or PackedStack(self.model)
         if self._packed.fits:
-            return self._packed.forward(inputs, mask, batch.lengths, layers)
+            return self._packed.forward(inputs, mask, batch.lengths, layers, start)
         inputs["attention_mask"] = mask.long()
         if getattr(self.model.config, "trigram_input", False):
             # MobileBERT joins each piece with its neighbours, and the last would read a
@@ -286,9 +313,6 @@ def _load_checkpoint(config: Any, folder: Path) -> Any:
     )
     if config.is_encoder_decoder and not halves:
         model = model.get_encoder()
-    if getattr(model, "pooler", None) is not None:
-        # Often random, since many checkpoints have none; never used here.
-        model.pooler = None
     return model
 
 
@@ -296,15 +320,18 @@ def _load(model_class: Any, source: str, *args: Any, **kwargs: Any) -> Any:
     """``from_pretrained`` without noise, without draws from the user's generator, whole."""
     with torch.random.fork_rng(devices=[]), quiet_transformers():
         model, report = model_class.from_pretrained(
-            *args, output_loading_info=True, **kwargs
+            *args, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs
         )
     faults = [name for name in report["missing_keys"] if "pooler" not in name]
-    faults += [str(key) for key in report["mismatched_keys"]]
+    faults += [str(name) for name, *_ in report["mismatched_keys"]]
     if faults:
         raise ValueError(
             f"{source} does not hold the whole encoder: {len(faults)} weights are missing "
             f"or of another shape, such as {sorted(faults)[:3]}."
         )
+    if getattr(model, "pooler", None) is not None:
+        # Often random, since many checkpoints have none; never used here.
+        model.pooler = None
     return model
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import warnings
 from collections.abc import Collection
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import sklearn
 from sklearn.base import BaseEstimator
 
 from skbert._version import __version__
@@ -22,6 +25,26 @@ Self = TypeVar("Self", bound="TextEstimator")
 
 VERSION_KEY = "_skbert_version"
 ENCODER_KEY = "_encoder_state"
+
+
+def keeps_index(transformer: Any) -> Any:
+    """Class decorator: frames from ``set_output`` have the index of a Series.
+
+    scikit-learn before 1.7.2 keeps that of frames only, and so its ColumnTransformer
+    would put the vectors of a shuffled column beside the wrong rows.
+    """
+    if tuple(map(int, sklearn.__version__.split(".")[:2])) >= (1, 8):
+        return transformer
+    wrapped = transformer.transform
+
+    @functools.wraps(wrapped)
+    def transform(self: Any, X: Any) -> Any:
+        is_series = hasattr(type(X), "iloc") and hasattr(type(X), "to_frame")
+        # Named by a number, the column is not compared with names seen by fit.
+        return wrapped(self, X.to_frame(0) if is_series else X)
+
+    transformer.transform = transform
+    return transformer
 
 
 class TextEstimator(BaseEstimator):
@@ -88,6 +111,11 @@ class TextEstimator(BaseEstimator):
             from skbert.encoders.transformer import TransformerEncoder
 
             state["encoder_"] = TransformerEncoder.from_state(encoder)
+        # A parameter that is younger than the saved estimator has its default, or repr
+        # and clone would miss it.
+        parameters = inspect.signature(type(self).__init__).parameters
+        for name in type(self)._get_param_names():
+            state.setdefault(name, parameters[name].default)
         super().__setstate__(state)
 
     def __copy__(self: Self) -> Self:

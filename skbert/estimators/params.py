@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 
@@ -52,13 +52,24 @@ def a(kind: type | tuple[type, ...], wanted: str) -> Rule:
     return Rule(lambda value: isinstance(value, kind), wanted)
 
 
-def sequence_of_ints() -> Rule:
-    """A list or tuple of integers, at least one."""
+def real(low: float, high: float | None = None) -> Rule:
+    """A number that is not a bool, from ``low`` to ``high``."""
+    bound = f"of at least {low}" if high is None else f"from {low} to {high}"
+
+    def accepts(value: Any) -> bool:
+        is_real = isinstance(value, Real) and not isinstance(value, bool)
+        return bool(is_real and value >= low and (high is None or value <= high))
+
+    return Rule(accepts, f"a number {bound}")
+
+
+def sequence_of_ints(*, empty: bool = False) -> Rule:
+    """A list or tuple of integers, at least one unless it may be empty."""
 
     def accepts(value: Any) -> bool:
         return (
             isinstance(value, list | tuple)
-            and len(value) > 0
+            and (empty or len(value) > 0)
             and all(integer().accepts(item) for item in value)
         )
 

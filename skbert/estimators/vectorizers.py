@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
-from skbert.estimators.base import TextEstimator
+from skbert.estimators.base import TextEstimator, keeps_index
 from skbert.estimators.params import (
     Rule,
     a,
@@ -38,6 +39,7 @@ def _has_columns(vectorizer: BertVectorizer) -> bool:
     return vectorizer.output == "document"
 
 
+@keeps_index
 class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEstimator):
     """Vectors of texts or of their words from a frozen pretrained encoder.
 
@@ -365,11 +367,12 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
 
         device = resolve_device(self.device, type(self).__name__)
         dtype = resolve_precision(self.precision, device)
-        if self.memory is None:
+        folder = self.memory.location if isinstance(self.memory, Memory) else self.memory
+        if folder is None:
             yield from self._compute(rows, report, device, dtype)
             return
 
-        store = self._open_store(device, dtype)
+        store = self._open_store(Path(folder), device, dtype)
         missing = set(range(len(rows)))
         for position, vectors in store.find(rows):
             missing.discard(position)
@@ -378,13 +381,17 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
             return
         places = sorted(missing)
         fresh: list[tuple[Any, np.ndarray]] = []
-        computed = self._compute([rows[p] for p in places], report, device, dtype)
-        for positions, vectors in computed:
-            yield [places[p] for p in positions], vectors
-            fresh.append((rows[places[positions[0]]], vectors))
-            if len(fresh) == BLOCK:
-                store.add(fresh)
-                fresh = []
+        # Closed also when writing is interrupted: an error that is kept, as an interactive
+        # session does, would else keep the workers waiting, and the next call with them.
+        with closing(
+            self._compute([rows[p] for p in places], report, device, dtype)
+        ) as computed:
+            for positions, vectors in computed:
+                yield [places[p] for p in positions], vectors
+                fresh.append((rows[places[positions[0]]], vectors))
+                if len(fresh) == BLOCK:
+                    store.add(fresh)
+                    fresh = []
         store.add(fresh)
         report.cut = [places[p] for p in report.cut]
         report.long_words = [places[p] for p in report.long_words]
@@ -395,7 +402,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         report: ReadingReport,
         device: torch.device,
         dtype: torch.dtype,
-    ) -> Iterator[tuple[list[int], np.ndarray]]:
+    ) -> Generator[tuple[list[int], np.ndarray], None, None]:
         from skbert.training.inference import ReadingOptions, run_rows
         from skbert.training.vectors import DocumentReader, WordReader
 
@@ -427,11 +434,10 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
                 row = rows[result.positions[0]]
                 yield result.positions, reader.join(row, result.windows)
 
-    def _open_store(self, device: torch.device, dtype: torch.dtype) -> VectorStore:
+    def _open_store(
+        self, folder: Path, device: torch.device, dtype: torch.dtype
+    ) -> VectorStore:
         """The store in the folder of ``memory``, keyed by all that makes a vector."""
-        folder: Any = self.memory
-        if isinstance(folder, Memory):
-            folder = folder.location
         recipe = {
             "encoder": self.encoder_.fingerprint(),
             "computed": [device.type, str(dtype)],
@@ -439,7 +445,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
             "pooling": [self.output, self.pooling_, self.word_pooling, self.normalize],
             "windows": [self.max_length_, self.long_text_, self.stride],
         }
-        return VectorStore(Path(folder), recipe)
+        return VectorStore(folder, recipe)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

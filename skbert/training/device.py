@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -84,7 +84,7 @@ def n_threads() -> int:
 
 def map_side_by_side(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Results of ``function``, in order, computed by workers of one torch thread each.
 
     Whole batches side by side beat several threads inside every product, and make a

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, tee
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -103,15 +104,17 @@ def run_rows(
         if not group:
             return []
         batch = collate([chunk.encodings[window] for window in group], encoder.pad_id)
-        with torch.inference_mode():
+        # The user's autocast would reach some batches, those of the calling thread only.
+        with torch.inference_mode(), torch.autocast(device.type, enabled=False):
             return compute(batch)
 
     ahead, behind = tee(tasks())
-    done = map_side_by_side(run, ahead, threads if side_by_side else 1)
-    for (chunk, group), values in zip(behind, done, strict=True):
-        progress(chunk.accept(group, values))
-        if chunk.is_complete():
-            yield from chunk.results()
+    # Closed also when `progress` fails: whoever holds the error would hold the workers.
+    with closing(map_side_by_side(run, ahead, threads if side_by_side else 1)) as done:
+        for (chunk, group), values in zip(behind, done, strict=True):
+            progress(chunk.accept(group, values))
+            if chunk.is_complete():
+                yield from chunk.results()
 
 
 class _Chunk:

@@ -33,7 +33,6 @@ class VectorStore:
     """
 
     def __init__(self, folder: Path, recipe: dict[str, Any]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / "vectors.sqlite"
         self._recipe = json.dumps(recipe, sort_keys=True).encode()
 
@@ -59,7 +58,7 @@ class VectorStore:
                     for position, key in enumerate(keys, start):
                         if (array := arrays.get(key)) is not None:
                             yield position, array
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             self._complain("read", error)
 
     def add(self, entries: Iterable[tuple[Any, np.ndarray]]) -> None:
@@ -70,10 +69,11 @@ class VectorStore:
                 connection.executemany(
                     "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", values
                 )
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             self._complain("written", error)
 
     def _open(self) -> sqlite3.Connection:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(self.path, timeout=60)
         try:
             connection.execute(
@@ -86,7 +86,7 @@ class VectorStore:
             raise
         return connection
 
-    def _complain(self, verb: str, error: sqlite3.Error) -> None:
+    def _complain(self, verb: str, error: Exception) -> None:
         warnings.warn(
             f"The memory in {self.path} could not be {verb} ({error}); vectors are "
             "computed instead. Delete the file if it is damaged.",
@@ -97,10 +97,18 @@ class VectorStore:
 
 def _pack(array: np.ndarray) -> tuple[str, int, bytes]:
     data = np.ascontiguousarray(array, dtype=np.float32).tobytes()
-    return json.dumps(array.shape), zlib.crc32(data), data
+    shape = json.dumps(array.shape)
+    return shape, _checksum(shape, data), data
 
 
-def _unpack(shape: str, checksum: int, data: bytes) -> np.ndarray | None:
-    if zlib.crc32(data) != checksum:
+def _unpack(shape: Any, checksum: Any, data: Any) -> np.ndarray | None:
+    """The array, or None if any of its parts was altered."""
+    if not isinstance(shape, str) or not isinstance(data, bytes):
+        return None
+    if _checksum(shape, data) != checksum:
         return None
     return np.frombuffer(data, dtype=np.float32).reshape(json.loads(shape)).copy()
+
+
+def _checksum(shape: str, data: bytes) -> int:
+    return zlib.crc32(data, zlib.crc32(shape.encode()))

@@ -38,7 +38,9 @@ def read_texts(path, n):
         texts = []
         for file in files or [HERE.parents[1] / "examples" / "data" / "messages.csv"]:
             with open(file, encoding="utf-8", newline="") as lines:
-                texts += [" ".join(row["text"].split()) for row in csv.DictReader(lines)][:700]
+                texts += [" ".join(row["text"].split()) for row in csv.DictReader(lines)][
+                    :700
+                ]
     chosen = np.random.default_rng(0).permutation(len(texts))[:n]
     return [texts[i] for i in chosen]
 
@@ -68,7 +70,9 @@ def sentence_transformers_method(folder, texts, max_length, **kwargs):
     from sentence_transformers.models import Pooling, Transformer
 
     read = Transformer(str(folder), max_seq_length=max_length, **kwargs)
-    model = SentenceTransformer(modules=[read, Pooling(read.get_word_embedding_dimension())])
+    model = SentenceTransformer(
+        modules=[read, Pooling(read.get_word_embedding_dimension())]
+    )
     model.to("cpu")
     return lambda: model.encode(texts, show_progress_bar=False)
 
@@ -86,7 +90,10 @@ def loop_method(folder, texts, max_length, batch_size=32):
     """What most people write: padded batches in the order of the input."""
     from transformers import AutoModel, AutoTokenizer
 
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
+    tokenizer, model = (
+        AutoTokenizer.from_pretrained(folder),
+        AutoModel.from_pretrained(folder),
+    )
 
     @torch.inference_mode()
     def run():
@@ -148,7 +155,9 @@ def main():
 
     model = "random BERT-base" if options.base else "MiniLM"
     print(f"{len(texts)} texts, {model}, {options.threads} thread(s), {platform.machine()}")
-    print("| method | times faster than sentence-transformers | lowest cosine |\n|---|---|---|")
+    print(
+        "| method | times faster than sentence-transformers | lowest cosine |\n|---|---|---|"
+    )
     base = seconds["sentence-transformers"]
     for name, values in sorted(seconds.items(), key=lambda item: sum(item[1])):
         print(f"| {name} | {ratio(base, values)} | {cosines[name]:.6f} |")

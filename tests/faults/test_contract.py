@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from joblib import Memory
 from sklearn.base import BaseEstimator, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
@@ -132,6 +134,24 @@ def test_h2_other_vocabulary_under_the_same_name(tmp_path: Path) -> None:
     assert np.abs(before - after).max() > 1e-3
 
 
+def test_h2_the_users_autocast_does_not_reach_the_memory(
+    bert_folder: Path, tmp_path: Path
+) -> None:
+    """H2: kept as float32, a vector is one, whatever surrounded the call that made it."""
+    expected = BertVectorizer(bert_folder).fit_transform(TEXTS)
+    kept = BertVectorizer(bert_folder, memory=tmp_path / "kept").fit(TEXTS)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        np.testing.assert_array_equal(kept.transform(TEXTS), expected)
+    np.testing.assert_array_equal(kept.transform(TEXTS), expected)
+
+
+def test_h2_a_memory_without_a_place_is_none(bert_folder: Path) -> None:
+    """H2: joblib.Memory(None) is scikit-learn's way to say that nothing is kept."""
+    vectorizer = BertVectorizer(bert_folder, memory=Memory(None))
+    expected = BertVectorizer(bert_folder).fit_transform(TEXTS)
+    np.testing.assert_array_equal(vectorizer.fit_transform(TEXTS), expected)
+
+
 # ---- H3: clones
 
 
@@ -150,9 +170,7 @@ def test_h3_clone_and_parameters(bert_folder: Path, layers: Any) -> None:
     copied = clone(vectorizer)
     assert copied.get_params() == before
     assert not hasattr(copied, "encoder_")
-    np.testing.assert_array_equal(
-        copied.fit_transform(TEXTS), vectorizer.transform(TEXTS)
-    )
+    np.testing.assert_array_equal(copied.fit_transform(TEXTS), vectorizer.transform(TEXTS))
 
 
 def test_h3_deepcopy_of_a_fitted_vectorizer(bert_folder: Path) -> None:

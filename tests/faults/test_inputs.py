@@ -125,7 +125,18 @@ def test_b4_the_next_step_sees_no_nan(bert_folder: Path) -> None:
 def test_k3_one_row_for_each_row_in_order(tiny_models: Any, family: str) -> None:
     """K3: empty, very long, equal and odd rows neither vanish nor move."""
     X = [
-        *["", "good", "word " * 300, "good", " ", "\x00", "[SEP]", "\ud800", "好", "a\n\nb"],
+        *[
+            "",
+            "good",
+            "word " * 300,
+            "good",
+            " ",
+            "\x00",
+            "[SEP]",
+            "\ud800",
+            "好",
+            "a\n\nb",
+        ],
         *["good film " * 100, "🙂", "\u202eabc", "e\u0301", "é", "The " * 61],
     ]
     vectorizer = BertVectorizer(tiny_models(family), long_text="windows", batch_size=3)

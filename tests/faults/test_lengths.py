@@ -70,7 +70,7 @@ def test_d2_positions_that_start_behind_the_pad(
         explicit = BertVectorizer(model, max_length=64).fit_transform(["a " * 600])
     np.testing.assert_array_equal(default, explicit)
     for too_long in (65, 66):
-        with pytest.raises(ValueError, match="'max_length'.*at most 64.*Got"):
+        with pytest.raises(ValueError, match=r"'max_length'.*at most 64.*Got"):
             BertVectorizer(model, max_length=too_long).fit(["a"])
 
 
@@ -79,7 +79,7 @@ def test_d3_overlap_as_large_as_the_window(bert_folder: Path, stride: int) -> No
     """D3: refused by fit, with the largest stride that special pieces leave."""
     wanted = "at most 13" if stride > 0 else "at least 0"
     vectorizer = BertVectorizer(bert_folder, max_length=16, stride=stride)
-    with pytest.raises(ValueError, match=f"'stride'.*{wanted}"):
+    with pytest.raises(ValueError, match=rf"'stride'.*{wanted}"):
         vectorizer.set_params(long_text="windows").fit(["word " * 50])
 
 
@@ -89,9 +89,9 @@ def test_d3_the_largest_overlap_works(bert_folder: Path) -> None:
     vectorizer = BertVectorizer(bert_folder, stride=13, **windows)
     assert np.isfinite(vectorizer.fit_transform(["word " * 50])).all()
     pair = [("word " * 50, "film " * 40)]
-    with pytest.raises(ValueError, match="'stride'.*at most 5 .*3 of them special"):
+    with pytest.raises(ValueError, match=r"'stride'.*at most 5 .*3 of them special"):
         vectorizer.fit(pair)
-    with pytest.raises(ValueError, match="'stride'.*at most 5 "):
+    with pytest.raises(ValueError, match=r"'stride'.*at most 5 "):
         vectorizer.fit(["a"]).transform(pair)
     vectorizer.set_params(stride=5)
     with pytest.warns(TruncationWarning):  # the shorter text of the pair
@@ -100,9 +100,9 @@ def test_d3_the_largest_overlap_works(bert_folder: Path) -> None:
 
 def test_d3_no_room_for_a_piece(bert_folder: Path) -> None:
     """D3: max_length=2 is [CLS] and [SEP]; pairs need a piece more on each side."""
-    with pytest.raises(ValueError, match="'max_length'.*at least 3.*Got 2"):
+    with pytest.raises(ValueError, match=r"'max_length'.*at least 3.*Got 2"):
         BertVectorizer(bert_folder, max_length=2).fit(["a"])
-    with pytest.raises(ValueError, match="'max_length'.*at least 5.*Got 4"):
+    with pytest.raises(ValueError, match=r"'max_length'.*at least 5.*Got 4"):
         BertVectorizer(bert_folder, max_length=4).fit([("a", "b")])
     smallest = BertVectorizer(bert_folder, max_length=3, long_text="windows")
     assert np.isfinite(smallest.fit_transform(["a good film", ""])).all()

@@ -65,7 +65,9 @@ def test_half_precision_is_summed_in_float32():
     states = torch.full((1, 400, 1), 1 + 1 / 128, dtype=torch.bfloat16)
     mask = torch.ones(1, 400, dtype=torch.bool)
     assert pool_pieces(states, mask, "mean").item() == 1 + 1 / 128
-    assert pool_words(states, torch.zeros(1, 400, dtype=torch.long), "mean")[0] == 1 + 1 / 128
+    assert (
+        pool_words(states, torch.zeros(1, 400, dtype=torch.long), "mean")[0] == 1 + 1 / 128
+    )
 
 
 def test_float16_does_not_overflow():

@@ -96,7 +96,11 @@ def test_dtypes_do_not_depend_on_what_is_empty():
     [
         ("truncate", [[1, 10, 11, 12, 13, 2]], True),
         ("head_tail", [[1, 10, 17, 18, 19, 2]], True),
-        ("windows", [[1, 10, 11, 12, 13, 2], [1, 14, 15, 16, 17, 2], [1, 18, 19, 2]], False),
+        (
+            "windows",
+            [[1, 10, 11, 12, 13, 2], [1, 14, 15, 16, 17, 2], [1, 18, 19, 2]],
+            False,
+        ),
     ],
 )
 def test_a_long_text(long_text, expected, cut):
@@ -210,7 +214,9 @@ def test_truncate_of_pairs_is_that_of_hugging_face(tiny_models, family, max_leng
     texts = random_texts(60, max_length)
     for pair in [*zip(texts[::2], texts[1::2], strict=True), (texts[0], texts[0])]:
         # As lists: a single call with an empty second text would frame the first alone.
-        reference = theirs(*([side] for side in pair), truncation=True, max_length=max_length)
+        reference = theirs(
+            *([side] for side in pair), truncation=True, max_length=max_length
+        )
         sides = ours.texts(pair, parallel=False)
         encodings, _ = windows_of(sides, ours.frames[2], max_length)
         assert ids_of(encodings) == reference["input_ids"]
@@ -222,7 +228,9 @@ def test_truncate_of_pairs_is_that_of_hugging_face(tiny_models, family, max_leng
 
 
 def test_collate_pads_on_the_right():
-    batch = collate([*windows_of([pieces(3)], ONE, 9)[0], *windows_of([pieces(1)], ONE, 9)[0]], 99)
+    batch = collate(
+        [*windows_of([pieces(3)], ONE, 9)[0], *windows_of([pieces(1)], ONE, 9)[0]], 99
+    )
     assert batch.input_ids.tolist() == [[1, 10, 11, 12, 2], [1, 10, 2, 99, 99]]
     assert batch.word_index.tolist() == [[-1, 0, 1, 2, -1], [-1, 0, -1, -1, -1]]
     assert batch.mask.tolist() == [[True] * 5, [True] * 3 + [False] * 2]

@@ -1,0 +1,105 @@
+"""Frozen bottom layers: run once, keep their output, go on from there."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from skbert.encoders.freezing import parameter_depths
+from skbert.nn.hidden_states import HiddenStates
+from skbert.text.batching import plan_batches
+from skbert.text.encoding import Batch, Encoding, collate
+
+# Above this size the kept states lie in a temporary file that is mapped into memory.
+MEMORY_BYTES = 1 << 30
+BATCH_PIECES = 2048
+
+
+class Prefix:
+    """The embeddings and first layers of an encoder, frozen.
+
+    Parameters
+    ----------
+    encoder : TransformerEncoder
+        A copy to be trained; the frozen weights stop requiring gradients.
+    n_frozen : int
+        Layers to freeze, the embeddings with the first. 0 freezes nothing.
+    """
+
+    def __init__(self, encoder: Any, n_frozen: int) -> None:
+        self.encoder = encoder
+        self.n_frozen = n_frozen
+        self.depths = parameter_depths(encoder.model, encoder.n_layers)
+        for name, parameter in encoder.model.named_parameters():
+            depth = self.depths.get(name)
+            trains = depth is not None and (n_frozen == 0 or depth > n_frozen)
+            parameter.requires_grad_(trains)
+
+    def set_training(self) -> None:
+        """Training mode above the frozen layers, which run without dropout."""
+        model = self.encoder.model.train()
+        if not self.n_frozen:
+            return
+        for module in model.modules():
+            parameters = list(module.parameters())
+            if parameters and not any(p.requires_grad for p in parameters):
+                module.eval()
+        for module in model.children():
+            if not list(module.parameters()):
+                module.eval()  # a dropout between the embeddings and the first layer
+
+    def can_resume(self) -> bool:
+        """Whether the encoder can start from the output of a layer."""
+        return 0 < self.n_frozen < self.encoder.n_layers and self.encoder.can_start_at(
+            self.n_frozen
+        )
+
+    def keep(self, encodings: Sequence[Encoding]) -> KeptStates:
+        """Output of the last frozen layer for every window."""
+        lengths = np.array([len(encoding) for encoding in encodings])
+        kept = KeptStates(lengths, self.encoder.hidden_size)
+        plan = plan_batches(encodings, max_pieces=BATCH_PIECES, max_rows=None)
+        model = self.encoder.model.eval()
+        for group in plan:
+            batch = collate([encodings[i] for i in group], self.encoder.pad_id)
+            with torch.no_grad():
+                states = self.encoder.forward(batch, [self.n_frozen]).layers[0]
+            kept.put(group, states.float().cpu().numpy())
+        model.train()
+        return kept
+
+    def resume(self, batch: Batch, states: torch.Tensor) -> HiddenStates:
+        """The last layer's output, from that of the last frozen layer."""
+        layers = [self.encoder.n_layers]
+        return self.encoder.forward(batch, layers, start=(self.n_frozen, states))
+
+
+class KeptStates:
+    """Hidden states of windows, one behind the other, in memory or in a mapped file."""
+
+    def __init__(self, lengths: np.ndarray, hidden_size: int) -> None:
+        self.offsets = np.concatenate([[0], np.cumsum(lengths)])
+        shape = (int(self.offsets[-1]), hidden_size)
+        self._file = None
+        if shape[0] * shape[1] * 4 > MEMORY_BYTES:
+            self._file = tempfile.TemporaryFile()
+            self.states: np.ndarray = np.memmap(self._file, np.float32, "w+", shape=shape)
+        else:
+            self.states = np.empty(shape, dtype=np.float32)
+
+    def put(self, windows: Sequence[int], states: np.ndarray) -> None:
+        for window, rows in zip(windows, states, strict=True):
+            start, stop = self.offsets[window], self.offsets[window + 1]
+            self.states[start:stop] = rows[: stop - start]
+
+    def take(self, windows: Sequence[int], n_pieces: int) -> np.ndarray:
+        """Padded states, (n_windows, n_pieces, hidden_size)."""
+        out = np.zeros((len(windows), n_pieces, self.states.shape[1]), np.float32)
+        for row, window in enumerate(windows):
+            start, stop = self.offsets[window], self.offsets[window + 1]
+            out[row, : stop - start] = self.states[start:stop]
+        return out

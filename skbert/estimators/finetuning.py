@@ -1,0 +1,387 @@
+"""What the fine-tuning estimators share: parameters, training, vectors and outputs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from tqdm import tqdm
+
+from skbert.estimators.base import TextEstimator
+from skbert.estimators.params import (
+    Rule,
+    a,
+    boolean,
+    check_params,
+    integer,
+    option,
+    real,
+    sequence_of_ints,
+)
+from skbert.text.report import ReadingReport
+
+if TYPE_CHECKING:
+    import torch
+
+    from skbert.encoders.base import Encoder
+    from skbert.encoders.prefix import Prefix
+    from skbert.training.loop import Outcome
+    from skbert.training.objectives import Objective
+
+
+class FineTuner(TextEstimator):
+    """Base of estimators that train an encoder and a head together.
+
+    Subclasses turn y into targets and outputs into predictions; everything between is
+    here.
+    """
+
+    _rules: ClassVar[dict[str, Rule]] = {
+        "model": a((str, Path), "a folder or the name of a model"),
+        "frozen_layers": integer(0) | real(0, 1) | option("all"),
+        "max_epochs": integer(1),
+        "learning_rate": real(0),
+        "head_learning_rate": real(0) | option(None),
+        "layer_decay": real(0, 1),
+        "weight_decay": real(0),
+        "warmup": real(0, 1),
+        "schedule": option("linear", "cosine", "constant"),
+        "max_grad_norm": real(0) | option(None),
+        "batch_size": integer(1),
+        "micro_batch_size": integer(1) | option("auto", None),
+        "pooling": option("auto", "mean", "cls", "max", "last"),
+        "hidden_layer_sizes": sequence_of_ints(empty=True),
+        "dropout": real(0, 1) | option(None),
+        "early_stopping": boolean(),
+        "validation_fraction": real(0, 1),
+        "n_iter_no_change": integer(1),
+        "max_length": integer(1) | option(None),
+        "long_text": option("truncate", "head_tail", "windows"),
+        "stride": integer(0),
+        "device": a(str, "'auto', 'cpu', 'cuda', 'cuda:<number>' or 'mps'"),
+        "precision": option("auto", "float32", "bfloat16", "float16"),
+        "verbose": integer(0) | boolean(),
+    }
+
+    def __init__(
+        self,
+        model: str | Path = "sentence-transformers/all-MiniLM-L6-v2",
+        *,
+        frozen_layers: int | float | str = 0,
+        max_epochs: int = 5,
+        learning_rate: float = 5e-5,
+        head_learning_rate: float | None = 1e-3,
+        layer_decay: float = 1.0,
+        weight_decay: float = 0.01,
+        warmup: float = 0.1,
+        schedule: str = "linear",
+        max_grad_norm: float | None = 1.0,
+        batch_size: int = 16,
+        micro_batch_size: int | str | None = "auto",
+        pooling: str = "auto",
+        hidden_layer_sizes: Sequence[int] = (),
+        dropout: float | None = None,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 3,
+        max_length: int | None = None,
+        long_text: str = "truncate",
+        stride: int = 0,
+        device: str = "auto",
+        precision: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.model = model
+        self.frozen_layers = frozen_layers
+        self.max_epochs = max_epochs
+        self.learning_rate = learning_rate
+        self.head_learning_rate = head_learning_rate
+        self.layer_decay = layer_decay
+        self.weight_decay = weight_decay
+        self.warmup = warmup
+        self.schedule = schedule
+        self.max_grad_norm = max_grad_norm
+        self.batch_size = batch_size
+        self.micro_batch_size = micro_batch_size
+        self.pooling = pooling
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.dropout = dropout
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.max_length = max_length
+        self.long_text = long_text
+        self.stride = stride
+        self.device = device
+        self.precision = precision
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # ---- training
+
+    def _fit_network(
+        self,
+        rows: list[Any],
+        targets: np.ndarray,
+        weights: np.ndarray,
+        n_outputs: int,
+        objective: Objective,
+        validation: tuple[list[Any], Callable[[np.ndarray], float]] | None,
+    ) -> Outcome:
+        """Train from the pretrained weights and keep what was learnt.
+
+        ``validation`` holds rows and a function from their outputs to a score.
+        """
+        import torch
+
+        from skbert.encoders.loading import load_encoder
+        from skbert.encoders.prefix import Prefix
+        from skbert.nn.heads import Head
+        from skbert.nn.network import TextNetwork
+        from skbert.training.device import resolve_device, resolve_precision
+        from skbert.training.loop import TrainingOptions, seeded, train
+        from skbert.training.schedule import parameter_groups
+
+        device = resolve_device(self.device, type(self).__name__)
+        dtype = resolve_precision(self.precision, device)
+        pretrained = load_encoder(self.model)
+        self._resolve_settings(pretrained, rows)
+        n_frozen = self._resolve_frozen_layers(pretrained.n_layers)
+        rng = check_random_state(self.random_state)
+        report = ReadingReport()
+
+        with seeded(int(rng.randint(2**31 - 1)), device):
+            encoder = pretrained.trainable(device)
+            prefix = Prefix(encoder, n_frozen)
+            dropout = _set_dropout(encoder.model, self.dropout)
+            head = Head(encoder.hidden_size, self.hidden_layer_sizes, n_outputs, dropout)
+            head.to(device)
+            source = self._source(rows, prefix, device, report)
+            resumes = prefix.can_resume()
+
+            def forward(batch: Any) -> Any:
+                if resumes:
+                    return prefix.resume(batch.windows, batch.states)
+                return encoder.forward(batch.windows, [encoder.n_layers])
+
+            network = TextNetwork(encoder.model, forward, self._piece_pooling(encoder), head)
+            groups = parameter_groups(
+                (
+                    (parameter, prefix.depths[name])
+                    for name, parameter in encoder.model.named_parameters()
+                    if name in prefix.depths
+                ),
+                head.parameters(),
+                n_layers=encoder.n_layers,
+                learning_rate=self.learning_rate,
+                head_learning_rate=self.head_learning_rate or self.learning_rate,
+                layer_decay=self.layer_decay,
+                weight_decay=self.weight_decay,
+            )
+
+            def set_mode() -> None:
+                head.train()
+                prefix.set_training()
+
+            validate = None
+            if validation is not None:
+                held_out = self._source(validation[0], prefix, device, report)
+
+                def validate() -> float:
+                    return validation[1](_outputs(network, held_out, self.batch_size))
+
+            with tqdm(
+                total=self.max_epochs, disable=not self.verbose, unit="epoch"
+            ) as bar:
+
+                def on_epoch(record: dict[str, Any]) -> bool:
+                    bar.set_postfix(loss=f"{record['loss']:.4f}")
+                    bar.update()
+                    return False
+
+                outcome = train(
+                    network,
+                    source,
+                    torch.from_numpy(targets).to(device),
+                    torch.from_numpy(weights.astype(np.float32)).to(device),
+                    objective,
+                    groups,
+                    TrainingOptions(
+                        max_epochs=self.max_epochs,
+                        warmup=self.warmup,
+                        schedule=self.schedule,
+                        max_grad_norm=self.max_grad_norm,
+                        batch_size=self.batch_size,
+                        micro_batch_size=self.micro_batch_size,
+                        n_iter_no_change=self.n_iter_no_change,
+                        dtype=dtype,
+                    ),
+                    rng=rng,
+                    device=device,
+                    set_mode=set_mode,
+                    validate=validate,
+                    on_epoch=on_epoch,
+                )
+        report.warn(type(self).__name__, self.max_length_, len(rows))
+        self.n_trainable_parameters_ = sum(p.numel() for g in groups for p in g["params"])
+        self.head_ = head.arrays()
+        self.encoder_ = encoder.finished()
+        self.history_ = outcome.history
+        self.n_iter_ = len(outcome.history)
+        self.best_epoch_ = outcome.best_epoch
+        if outcome.diverged:
+            warnings.warn(
+                f"{type(self).__name__} stopped in epoch {self.n_iter_} because the loss "
+                "is not finite; the model is of no use. Lower learning_rate, or set "
+                "max_grad_norm and precision='float32'.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return outcome
+
+    def _resolve_settings(self, encoder: Encoder, rows: list[Any]) -> None:
+        self.pooling_ = self._resolve_pooling(encoder)
+        self.max_length_ = self._resolve_max_length(encoder)
+        self._check_room(encoder, rows)
+
+    def _resolve_frozen_layers(self, n_layers: int) -> int:
+        """Layers to freeze: a number from the bottom, a share, or all."""
+        given: Any = self.frozen_layers
+        if given == "all":
+            return n_layers
+        n_frozen = int(given) if isinstance(given, Integral) else round(given * n_layers)
+        if n_frozen > n_layers:
+            raise ValueError(
+                f"The 'frozen_layers' parameter of {type(self).__name__} must be at most "
+                f"{n_layers}, the layers of this model. Got {given}. Use 'all' to freeze "
+                "the whole encoder."
+            )
+        return n_frozen
+
+    def _piece_pooling(self, encoder: Encoder) -> str:
+        if self.pooling_ == "cls":
+            return encoder.traits.summary_piece or "first"
+        return self.pooling_
+
+    def _source(
+        self, rows: list[Any], prefix: Prefix, device: torch.device, report: ReadingReport
+    ) -> Any:
+        """Rows in the form in which they are read in every epoch."""
+        from skbert.training.source import VectorSource, WindowSource, encode_all
+
+        encoder = prefix.encoder
+        if prefix.n_frozen == encoder.n_layers:
+            return VectorSource(self._vectors(rows, encoder, device, report), device)
+        encodings = encode_all(encoder, rows, self._reading_options(), report)
+        kept = prefix.keep(encodings) if prefix.can_resume() else None
+        return WindowSource(encodings, len(rows), encoder.pad_id, device, kept)
+
+    # ---- reading
+
+    def _reading_options(self) -> Any:
+        from skbert.training.inference import ReadingOptions
+
+        return ReadingOptions(
+            max_length=self.max_length_,
+            long_text=self.long_text,
+            stride=self.stride,
+            batch_size="auto",
+        )
+
+    def _vectors(
+        self, rows: list[Any], encoder: Encoder, device: torch.device, report: ReadingReport
+    ) -> np.ndarray:
+        """Pooled vectors of the last layer, (n_rows, hidden_size), float32."""
+        from skbert.training.inference import run_rows
+        from skbert.training.vectors import DocumentReader
+
+        reader = DocumentReader(
+            encoder=encoder,
+            layers=[encoder.n_layers],
+            layer_pooling="mean",
+            pooling=self.pooling_,
+            normalize=False,
+            size=encoder.hidden_size,
+        )
+        out = np.zeros((len(rows), encoder.hidden_size), np.float32)
+        for result in run_rows(
+            rows,
+            encoder,
+            reader.compute,
+            self._reading_options(),
+            device,
+            report=report,
+            progress=lambda n: None,
+        ):
+            out[result.positions] = reader.join(rows[result.positions[0]], result.windows)
+        return out
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Vectors of the fine-tuned encoder, as the head reads them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples,)
+            Texts or pairs of texts.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, hidden_size), float32
+        """
+        from skbert.training.device import resolve_device, resolve_precision
+
+        check_is_fitted(self)
+        rows = self._rows(X, ("texts", "pairs"), reset=False)
+        self._check_room(self.encoder_, rows)
+        device = resolve_device(self.device, type(self).__name__)
+        encoder = self.encoder_.placed(device, resolve_precision(self.precision, device))
+        report = ReadingReport()
+        vectors = self._vectors(rows, encoder, device, report)
+        report.warn(type(self).__name__, self.max_length_, len(rows))
+        return vectors
+
+    def _predict_outputs(self, X: Any) -> np.ndarray:
+        """Outputs of the head, (n_samples, n_outputs), float64."""
+        values = FineTuner.transform(self, X).astype(np.float64)
+        *hidden, (weight, bias) = self.head_
+        for hidden_weight, hidden_bias in hidden:
+            values = np.tanh(values @ hidden_weight.T + hidden_bias)
+        return values @ weight.T + bias
+
+
+def _outputs(network: Any, source: Any, batch_size: int) -> np.ndarray:
+    """Outputs of a network in evaluation mode for all rows of a source."""
+    import torch
+
+    parts = []
+    with torch.no_grad():
+        for start in range(0, len(source), batch_size):
+            rows = np.arange(start, min(start + batch_size, len(source)))
+            parts.append(network(source.batch(rows)).double().cpu().numpy())
+    return np.concatenate(parts)
+
+
+def _set_dropout(model: Any, dropout: float | None) -> float:
+    """Put a dropout rate into a model, unless it is None; the rate for its head."""
+    import torch
+
+    if dropout is None:
+        config = model.config
+        names = ("classifier_dropout", "hidden_dropout_prob", "dropout", "dropout_rate")
+        rates = [getattr(config, name, None) for name in names]
+        return next((float(rate) for rate in rates if isinstance(rate, int | float)), 0.1)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = dropout
+        for name, value in vars(module).items():
+            if "dropout" in name and isinstance(value, float):
+                setattr(module, name, dropout)
+    return dropout

@@ -1,0 +1,56 @@
+"""From a vector to outputs: one linear layer, or a small network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import nn
+
+# Standard deviation of new weights, as in BERT's own heads.
+INIT_STD = 0.02
+
+
+class Head(nn.Sequential):
+    """Dropout and a linear layer, after any number of hidden layers with tanh.
+
+    Parameters
+    ----------
+    n_inputs : int
+    hidden_layer_sizes : sequence of int
+        Empty for a linear head. One layer as wide as the encoder is BERT's pooler.
+    n_outputs : int
+    dropout : float
+        Before every linear layer.
+    """
+
+    def __init__(
+        self,
+        n_inputs: int,
+        hidden_layer_sizes: Sequence[int],
+        n_outputs: int,
+        dropout: float,
+    ) -> None:
+        modules: list[nn.Module] = []
+        for size in hidden_layer_sizes:
+            modules += [nn.Dropout(dropout), nn.Linear(n_inputs, size), nn.Tanh()]
+            n_inputs = size
+        modules += [nn.Dropout(dropout), nn.Linear(n_inputs, n_outputs)]
+        super().__init__(*modules)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=INIT_STD)
+                nn.init.zeros_(module.bias)
+
+    def arrays(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Weight and bias of each linear layer, on the CPU."""
+        return [
+            (m.weight.detach().cpu().numpy().copy(), m.bias.detach().cpu().numpy().copy())
+            for m in self.modules()
+            if isinstance(m, nn.Linear)
+        ]
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """(n_rows, n_inputs) to (n_rows, n_outputs)."""
+        return super().forward(vectors)

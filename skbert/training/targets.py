@@ -1,0 +1,124 @@
+"""y and sample weights, checked and in a form to train on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+
+def check_labels(y: Any, n_samples: int, caller: str) -> np.ndarray:
+    """Class labels as a 1-D array, with their own type.
+
+    Raises
+    ------
+    ValueError
+        If y is missing, of another length, continuous, or holds missing values or labels
+        of several types.
+    """
+    if y is None:
+        raise ValueError(
+            f"{caller} requires y to be passed, but the target y is None. Give a label "
+            "for each row of X."
+        )
+    values = column_or_1d(_to_array(y), warn=True)
+    _check_length(values, n_samples, "y", caller)
+    if values.dtype.kind in "fc" and not np.all(np.isfinite(values)):
+        raise ValueError(f"y of {caller} contains NaN or infinity. Drop these rows.")
+    if values.dtype == object:
+        bad = [i for i, label in enumerate(values) if label is None or label != label]
+        if bad:
+            raise ValueError(
+                f"y of {caller} contains missing labels (NaN or None) at positions "
+                f"{bad[:5]}, {len(bad)} in all. Drop these rows."
+            )
+        kinds = {_kind(label) for label in values}
+        if len(kinds) > 1:
+            raise ValueError(
+                f"y of {caller} mixes labels of the types {sorted(kinds)}. Unknown label "
+                "type: convert them to one, for example with str()."
+            )
+    check_classification_targets(values)
+    return values
+
+
+def check_values(y: Any, n_samples: int, caller: str) -> np.ndarray:
+    """Targets of a regression as float64, (n_samples,) or (n_samples, n_targets)."""
+    if y is None:
+        raise ValueError(
+            f"{caller} requires y to be passed, but the target y is None. Give a number "
+            "for each row of X."
+        )
+    try:
+        values = np.array(_to_array(y), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y of {caller} must be numbers: {error}.") from error
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = column_or_1d(values, warn=True)
+    if values.ndim not in (1, 2):
+        raise ValueError(f"y of {caller} must have 1 or 2 axes. Got shape {values.shape}.")
+    _check_length(values, n_samples, "y", caller)
+    if not np.all(np.isfinite(values)):
+        bad = np.flatnonzero(~np.isfinite(values.reshape(n_samples, -1)).all(axis=1))
+        raise ValueError(
+            f"y of {caller} contains NaN or infinity at positions {bad[:5].tolist()}, "
+            f"{len(bad)} in all. Drop these rows."
+        )
+    return values
+
+
+def check_weights(sample_weight: Any, n_samples: int, caller: str) -> np.ndarray:
+    """Weights as a fresh float64 array, ones where none are given."""
+    if sample_weight is None:
+        return np.ones(n_samples)
+    weights = np.array(sample_weight, dtype=np.float64)
+    if weights.ndim != 1:
+        raise ValueError(
+            f"Sample weights of {caller} must be 1D array or scalar. Got shape "
+            f"{weights.shape}."
+        )
+    _check_length(weights, n_samples, "sample_weight", caller)
+    if not np.all(np.isfinite(weights)) or np.any(weights < 0):
+        raise ValueError(f"sample_weight of {caller} must be finite and not negative.")
+    if not np.any(weights):
+        raise ValueError(
+            f"All sample weights of {caller} are zero: at least one weight must be positive."
+        )
+    return weights
+
+
+def _to_array(y: Any) -> np.ndarray:
+    """An array with plain labels: nullable and Arrow types become Python's."""
+    if not isinstance(y, np.ndarray):
+        convert = getattr(y, "to_numpy", None)
+        if hasattr(y, "to_pylist"):  # Arrow
+            y = y.to_pylist()
+        elif convert is not None:
+            y = convert()
+    array = np.asarray(y)
+    if array.dtype.kind == "T":  # numpy's variable-width strings, which sklearn rejects
+        array = array.astype(object)
+    if array.dtype == object and array.ndim == 1 and len(array):
+        if all(isinstance(label, bool | np.bool_) for label in array):
+            return array.astype(bool)
+        if all(isinstance(label, int | np.integer) for label in array):
+            return array.astype(np.int64)
+    return array
+
+
+def _check_length(values: np.ndarray, n_samples: int, name: str, caller: str) -> None:
+    if len(values) != n_samples:
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: X of {caller} "
+            f"has {n_samples} rows and {name} {len(values)}."
+        )
+
+
+def _kind(label: Any) -> str:
+    if isinstance(label, str):
+        return "str"
+    if isinstance(label, bool | np.bool_):
+        return "bool"
+    return "number" if isinstance(label, int | float | np.number) else type(label).__name__
