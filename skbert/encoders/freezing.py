@@ -35,7 +35,9 @@ def parameter_depths(model: Any, n_layers: int) -> dict[str, int]:
         model.eval().requires_grad_(True)
         with torch.enable_grad():
             output = model(
-                input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True
+                input_ids=ids,
+                attention_mask=torch.ones_like(ids),
+                output_hidden_states=True,
             )
         outputs = [*output.hidden_states[:n_layers], output.last_hidden_state]
         depths: dict[str, int] = {}

@@ -202,12 +202,12 @@ class TransformerEncoder(Encoder):
             )
             encodings += windows
             if cut:
-                report.cut.append(sample)
+                report.cut.add(sample)
             n_unknown = sum(int(self.tokenizer.is_unknown(text).sum()) for text in texts)
             report.n_pieces += sum(len(text.ids) for text in texts)
             report.n_unknown += n_unknown
             if n_unknown and self.tokenizer.has_long_word(rows[sample]):
-                report.long_words.append(sample)
+                report.long_words.add(sample)
         return encodings, report
 
     # ---- windows to hidden states

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
 import warnings
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import sklearn
 from sklearn.base import BaseEstimator
 
 from skbert._version import __version__
@@ -21,30 +19,12 @@ from skbert.text.validation import check_rows, column_names, n_columns
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
+    from skbert.encoders.base import Encoder
+
 Self = TypeVar("Self", bound="TextEstimator")
 
 VERSION_KEY = "_skbert_version"
 ENCODER_KEY = "_encoder_state"
-
-
-def keeps_index(transformer: Any) -> Any:
-    """Class decorator: frames from ``set_output`` have the index of a Series.
-
-    scikit-learn before 1.7.2 keeps that of frames only, and so its ColumnTransformer
-    would put the vectors of a shuffled column beside the wrong rows.
-    """
-    if tuple(map(int, sklearn.__version__.split(".")[:2])) >= (1, 8):
-        return transformer
-    wrapped = transformer.transform
-
-    @functools.wraps(wrapped)
-    def transform(self: Any, X: Any) -> Any:
-        is_series = hasattr(type(X), "iloc") and hasattr(type(X), "to_frame")
-        # Named by a number, the column is not compared with names seen by fit.
-        return wrapped(self, X.to_frame(0) if is_series else X)
-
-    transformer.transform = transform
-    return transformer
 
 
 class TextEstimator(BaseEstimator):
@@ -54,6 +34,10 @@ class TextEstimator(BaseEstimator):
     saved estimator needs neither its folder nor a network nor one version of a library,
     and can be memory-mapped.
     """
+
+    # scikit-learn shows descriptions of parameters in notebooks only beside a link.
+    _doc_link_module = "skbert"
+    _doc_link_template = "#{estimator_module}.{estimator_name}"
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -86,6 +70,47 @@ class TextEstimator(BaseEstimator):
                     f"{names}. Select and order them as in fit."
                 )
         return rows
+
+    # ---- parameters against the model
+
+    def _resolve_pooling(self, encoder: Encoder) -> str:
+        traits = encoder.traits
+        if self.pooling == "cls" and traits.summary_piece is None:
+            raise ValueError(
+                f"The 'pooling' parameter of {type(self).__name__} must be 'mean', 'max' "
+                f"or 'last' for a model without a summary piece. Got 'cls' with "
+                f"model={self.model!r}. Use 'auto' to let the model decide."
+            )
+        return traits.pooling if self.pooling == "auto" else self.pooling
+
+    def _resolve_max_length(self, encoder: Encoder) -> int:
+        name = type(self).__name__
+        length = self.max_length or encoder.max_length
+        if encoder.longest is not None and length > encoder.longest:
+            raise ValueError(
+                f"The 'max_length' parameter of {name} must be at most {encoder.longest} "
+                f"for this model, which has no more positions. Got {length}. Use "
+                "long_text='windows' to read longer texts."
+            )
+        return length
+
+    def _check_room(self, encoder: Encoder, rows: list[Any]) -> None:
+        """Whether a window has room for texts, or pairs, besides special pieces."""
+        name, length = type(self).__name__, self.max_length_
+        n_texts = 2 if isinstance(rows[0], tuple) else 1
+        n_special = encoder.n_special(n_texts)
+        if length < n_special + n_texts:
+            raise ValueError(
+                f"The 'max_length' parameter of {name} must be at least "
+                f"{n_special + n_texts} for this model, which adds {n_special} special "
+                f"pieces. Got {length}."
+            )
+        largest = (length - n_special) // n_texts - 1
+        if self.stride > largest:
+            raise ValueError(
+                f"The 'stride' parameter of {name} must be at most {largest} for windows "
+                f"of {length} pieces, {n_special} of them special. Got {self.stride}."
+            )
 
     # ---- state
 

@@ -19,7 +19,6 @@ from skbert.estimators.params import (
     Rule,
     a,
     boolean,
-    check_params,
     integer,
     option,
     real,
@@ -172,7 +171,9 @@ class FineTuner(TextEstimator):
                     return prefix.resume(batch.windows, batch.states)
                 return encoder.forward(batch.windows, [encoder.n_layers])
 
-            network = TextNetwork(encoder.model, forward, self._piece_pooling(encoder), head)
+            network = TextNetwork(
+                encoder.model, forward, self._piece_pooling(encoder), head
+            )
             groups = parameter_groups(
                 (
                     (parameter, prefix.depths[name])
@@ -198,9 +199,7 @@ class FineTuner(TextEstimator):
                 def validate() -> float:
                     return validation[1](_outputs(network, held_out, self.batch_size))
 
-            with tqdm(
-                total=self.max_epochs, disable=not self.verbose, unit="epoch"
-            ) as bar:
+            with tqdm(total=self.max_epochs, disable=not self.verbose, unit="epoch") as bar:
 
                 def on_epoch(record: dict[str, Any]) -> bool:
                     bar.set_postfix(loss=f"{record['loss']:.4f}")

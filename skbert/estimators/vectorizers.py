@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
-from skbert.estimators.base import TextEstimator, keeps_index
+from skbert.estimators.base import TextEstimator
 from skbert.estimators.params import (
     Rule,
     a,
@@ -39,7 +39,6 @@ def _has_columns(vectorizer: BertVectorizer) -> bool:
     return vectorizer.output == "document"
 
 
-@keeps_index
 class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEstimator):
     """Vectors of texts or of their words from a frozen pretrained encoder.
 
@@ -314,45 +313,6 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
             )
         return [int(layer) % (top + 1) for layer in asked]
 
-    def _resolve_pooling(self, encoder: Encoder) -> str:
-        traits = encoder.traits
-        if self.pooling == "cls" and traits.summary_piece is None:
-            raise ValueError(
-                f"The 'pooling' parameter of {type(self).__name__} must be 'mean', 'max' "
-                f"or 'last' for a model without a summary piece. Got 'cls' with "
-                f"model={self.model!r}. Use 'auto' to let the model decide."
-            )
-        return traits.pooling if self.pooling == "auto" else self.pooling
-
-    def _resolve_max_length(self, encoder: Encoder) -> int:
-        name = type(self).__name__
-        length = self.max_length or encoder.max_length
-        if encoder.longest is not None and length > encoder.longest:
-            raise ValueError(
-                f"The 'max_length' parameter of {name} must be at most {encoder.longest} "
-                f"for this model, which has no more positions. Got {length}. Use "
-                "long_text='windows' to read longer texts."
-            )
-        return length
-
-    def _check_room(self, encoder: Encoder, rows: list[Any]) -> None:
-        """Whether a window has room for texts, or pairs, besides special pieces."""
-        name, length = type(self).__name__, self.max_length_
-        n_texts = 2 if isinstance(rows[0], tuple) else 1
-        n_special = encoder.n_special(n_texts)
-        if length < n_special + n_texts:
-            raise ValueError(
-                f"The 'max_length' parameter of {name} must be at least "
-                f"{n_special + n_texts} for this model, which adds {n_special} special "
-                f"pieces. Got {length}."
-            )
-        largest = (length - n_special) // n_texts - 1
-        if self.stride > largest:
-            raise ValueError(
-                f"The 'stride' parameter of {name} must be at most {largest} for windows "
-                f"of {length} pieces, {n_special} of them special. Got {self.stride}."
-            )
-
     # ---- computing
 
     def _check_rows(self, X: Any, *, reset: bool) -> list[Any]:
@@ -374,27 +334,30 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
 
         store = self._open_store(Path(folder), device, dtype)
         missing = set(range(len(rows)))
-        for position, vectors in store.find(rows):
+        for position, vectors, cut in store.find(rows):
             missing.discard(position)
+            if cut:
+                report.cut.add(position)
             yield [position], vectors
         if not missing:
             return
         places = sorted(missing)
-        fresh: list[tuple[Any, np.ndarray]] = []
+        lost = ReadingReport()
+        fresh: list[tuple[Any, np.ndarray, bool]] = []
         # Closed also when writing is interrupted: an error that is kept, as an interactive
         # session does, would else keep the workers waiting, and the next call with them.
         with closing(
-            self._compute([rows[p] for p in places], report, device, dtype)
+            self._compute([rows[p] for p in places], lost, device, dtype)
         ) as computed:
             for positions, vectors in computed:
                 yield [places[p] for p in positions], vectors
-                fresh.append((rows[places[positions[0]]], vectors))
+                row = rows[places[positions[0]]]
+                fresh.append((row, vectors, positions[0] in lost.cut))
                 if len(fresh) == BLOCK:
                     store.add(fresh)
                     fresh = []
         store.add(fresh)
-        report.cut = [places[p] for p in report.cut]
-        report.long_words = [places[p] for p in report.long_words]
+        report.add(lost, [[place] for place in places])
 
     def _compute(
         self,

@@ -15,23 +15,23 @@ class ReadingReport:
 
     Attributes
     ----------
-    cut : list of int
+    cut : set of int
         Positions of texts of which pieces were left out.
-    long_words : list of int
+    long_words : set of int
         Positions of texts with words too long for the vocabulary.
     n_pieces, n_unknown : int
         Pieces read, and how many of them stand for something unknown.
     """
 
-    cut: list[int] = field(default_factory=list)
-    long_words: list[int] = field(default_factory=list)
+    cut: set[int] = field(default_factory=set)
+    long_words: set[int] = field(default_factory=set)
     n_pieces: int = 0
     n_unknown: int = 0
 
     def add(self, other: ReadingReport, positions: Sequence[Sequence[int]]) -> None:
         """Take over a report on distinct rows, which stand at these positions."""
-        self.cut += [p for row in other.cut for p in positions[row]]
-        self.long_words += [p for row in other.long_words for p in positions[row]]
+        self.cut.update(p for row in other.cut for p in positions[row])
+        self.long_words.update(p for row in other.long_words for p in positions[row])
         self.n_pieces += other.n_pieces
         self.n_unknown += other.n_unknown
 

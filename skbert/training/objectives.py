@@ -33,7 +33,9 @@ def binary_cross_entropy(label_smoothing: float) -> Objective:
 
     def loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         soft = targets * (1 - label_smoothing) + label_smoothing / 2
-        return F.binary_cross_entropy_with_logits(logits, soft, reduction="none").mean(dim=1)
+        return F.binary_cross_entropy_with_logits(logits, soft, reduction="none").mean(
+            dim=1
+        )
 
     return loss
 

@@ -42,28 +42,28 @@ class VectorStore:
         kind = type(row).__name__.encode()
         return hashlib.sha256(b"\0".join((self._recipe, kind, content))).digest()
 
-    def find(self, rows: Sequence[Any]) -> Iterator[tuple[int, np.ndarray]]:
-        """Position and vectors of the rows that are in the store and whole."""
+    def find(self, rows: Sequence[Any]) -> Iterator[tuple[int, np.ndarray, bool]]:
+        """Rows that are in the store: position, vectors, and whether the text was cut."""
         try:
             with closing(self._open()) as connection:
                 for start in range(0, len(rows), BLOCK):
                     keys = [self.key(row) for row in rows[start : start + BLOCK]]
                     marks = ",".join("?" * len(keys))
                     found = connection.execute(
-                        f"SELECT key, shape, checksum, data FROM vectors "
+                        f"SELECT key, about, checksum, data FROM vectors "
                         f"WHERE key IN ({marks})",
                         keys,
                     ).fetchall()
-                    arrays = {key: _unpack(*rest) for key, *rest in found}
+                    entries = {key: _unpack(*rest) for key, *rest in found}
                     for position, key in enumerate(keys, start):
-                        if (array := arrays.get(key)) is not None:
-                            yield position, array
+                        if (entry := entries.get(key)) is not None:
+                            yield position, *entry
         except (sqlite3.Error, OSError) as error:
             self._complain("read", error)
 
-    def add(self, entries: Iterable[tuple[Any, np.ndarray]]) -> None:
-        """Write rows and their vectors; nothing is written if the disk refuses."""
-        values = [(self.key(row), *_pack(array)) for row, array in entries]
+    def add(self, entries: Iterable[tuple[Any, np.ndarray, bool]]) -> None:
+        """Write rows, vectors and whether they were cut, unless the disk refuses."""
+        values = [(self.key(row), *_pack(array, cut)) for row, array, cut in entries]
         try:
             with closing(self._open()) as connection, connection:
                 connection.executemany(
@@ -78,7 +78,7 @@ class VectorStore:
         try:
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS vectors "
-                "(key BLOB PRIMARY KEY, shape TEXT, checksum INTEGER, data BLOB) "
+                "(key BLOB PRIMARY KEY, about TEXT, checksum INTEGER, data BLOB) "
                 "WITHOUT ROWID"
             )
         except sqlite3.Error:
@@ -95,20 +95,22 @@ class VectorStore:
         )
 
 
-def _pack(array: np.ndarray) -> tuple[str, int, bytes]:
+def _pack(array: np.ndarray, cut: bool) -> tuple[str, int, bytes]:
     data = np.ascontiguousarray(array, dtype=np.float32).tobytes()
-    shape = json.dumps(array.shape)
-    return shape, _checksum(shape, data), data
+    about = json.dumps({"shape": array.shape, "cut": cut})
+    return about, _checksum(about, data), data
 
 
-def _unpack(shape: Any, checksum: Any, data: Any) -> np.ndarray | None:
-    """The array, or None if any of its parts was altered."""
-    if not isinstance(shape, str) or not isinstance(data, bytes):
+def _unpack(about: Any, checksum: Any, data: Any) -> tuple[np.ndarray, bool] | None:
+    """The array and the mark, or None if any part was altered."""
+    if not isinstance(about, str) or not isinstance(data, bytes):
         return None
-    if _checksum(shape, data) != checksum:
+    if _checksum(about, data) != checksum:
         return None
-    return np.frombuffer(data, dtype=np.float32).reshape(json.loads(shape)).copy()
+    known = json.loads(about)
+    array = np.frombuffer(data, dtype=np.float32).reshape(known["shape"])
+    return array.copy(), known["cut"]
 
 
-def _checksum(shape: str, data: bytes) -> int:
-    return zlib.crc32(data, zlib.crc32(shape.encode()))
+def _checksum(about: str, data: bytes) -> int:
+    return zlib.crc32(data, zlib.crc32(about.encode()))

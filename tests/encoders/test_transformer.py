@@ -275,7 +275,7 @@ def test_words_too_long_for_the_vocabulary_are_reported(bert_folder):
     options = {"max_length": 64, "long_text": "windows", "stride": 0, "parallel": False}
     rows = [["a" * 100], ["a" * 101], ["☃"], ["ok"]]
     encodings, report = load(bert_folder).encode(rows, **options)
-    assert report.long_words == [1]
+    assert report.long_words == {1}
     assert report.n_unknown == 2
     assert [e.sample_index for e in encodings if len(e) == 3] == [1, 2]
 
@@ -283,7 +283,7 @@ def test_words_too_long_for_the_vocabulary_are_reported(bert_folder):
 def test_chinese_text_without_spaces_is_no_long_word(bert_folder):
     options = {"max_length": 64, "long_text": "windows", "stride": 0, "parallel": False}
     rows = ["这部电影很好," * 30 + "☃", "a." * 80 + "☃", "我 " + "a" * 101]
-    assert load(bert_folder).encode(rows, **options)[1].long_words == [2]
+    assert load(bert_folder).encode(rows, **options)[1].long_words == {2}
 
 
 # Facts -------------------------------------------------------------------------------

@@ -37,12 +37,12 @@ def vectors_of(rows, seed=0):
 @pytest.fixture
 def store(tmp_path):
     store = VectorStore(tmp_path / "new" / "folder", RECIPE)
-    store.add(zip(ROWS, vectors_of(ROWS), strict=True))
+    store.add((row, v, False) for row, v in zip(ROWS, vectors_of(ROWS), strict=True))
     return store
 
 
 def test_round_trip_to_the_bit(store):
-    found = dict(store.find(ROWS))
+    found = {position: vectors for position, vectors, _ in store.find(ROWS)}
     assert sorted(found) == [*range(len(ROWS))]
     for position, expected in enumerate(vectors_of(ROWS)):
         assert found[position].dtype == np.float32 and found[position].flags.writeable
@@ -55,7 +55,7 @@ def test_another_object_on_the_same_folder_finds_them(store):
 
 def test_positions_are_those_of_the_question(store):
     asked = ["unknown", ROWS[2], "unknown", ROWS[0], ROWS[2]]
-    found = dict(store.find(asked))
+    found = {position: vectors for position, vectors, _ in store.find(asked)}
     assert sorted(found) == [1, 3, 4]
     assert np.array_equal(found[1], found[4]) and found[1] is not None
     assert np.array_equal(found[3], vectors_of(ROWS)[0])
@@ -97,16 +97,16 @@ def test_keys_tell_texts_pairs_and_words_apart(tmp_path):
 
 def test_a_row_that_is_added_again_is_replaced(store):
     new = np.ones(4, np.float32)
-    store.add([(ROWS[0], new)])
-    ((_, found),) = store.find(ROWS[:1])
-    assert np.array_equal(found, new)
+    store.add([(ROWS[0], new, True)])
+    ((_, found, cut),) = store.find(ROWS[:1])
+    assert cut and np.array_equal(found, new)
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (4,), (3, 0), (2, 3)])
 def test_shapes_survive(tmp_path, shape):
     store = VectorStore(tmp_path, RECIPE)
-    store.add([("x", np.ones(shape)[..., ::-1])])
-    ((_, found),) = store.find(["x"])
+    store.add([("x", np.ones(shape)[..., ::-1], False)])
+    ((_, found, _),) = store.find(["x"])
     assert found.shape == shape and (found == 1).all()
 
 
@@ -118,8 +118,8 @@ def test_nothing_to_add_and_nothing_to_find(store):
 def test_more_rows_than_fit_one_question(tmp_path):
     store = VectorStore(tmp_path, RECIPE)
     rows = [str(n) for n in range(2 * BLOCK + 3)]
-    store.add((row, np.full(2, n)) for n, row in enumerate(rows))
-    assert [(p, v[0]) for p, v in store.find(rows)] == [(n, n) for n in range(len(rows))]
+    store.add((row, np.full(2, n), False) for n, row in enumerate(rows))
+    assert [(p, v[0]) for p, v, _ in store.find(rows)] == [(n, n) for n in range(len(rows))]
 
 
 # Damage ------------------------------------------------------------------------------
@@ -139,19 +139,19 @@ def alter(store, statement, *values):
         ("data", "text"),
         ("checksum", 1),
         ("checksum", None),
-        ("shape", "[5]"),
-        ("shape", "[2, 2]"),
-        ("shape", "garbage"),
-        ("shape", "[-1, 3]"),
-        ("shape", None),
+        ("about", '{"shape": [5], "cut": false}'),
+        ("about", '{"shape": [2, 2], "cut": false}'),
+        ("about", "garbage"),
+        ("about", '{"shape": [4], "cut": true}'),
+        ("about", None),
     ],
 )
 def test_an_altered_entry_is_a_miss(store, column, value):
     alter(
         store, f"UPDATE vectors SET {column} = ? WHERE key = ?", value, store.key(ROWS[0])
     )
-    assert [position for position, _ in store.find(ROWS)] == [*range(1, len(ROWS))]
-    store.add([(ROWS[0], np.ones(4))])
+    assert [position for position, _, _ in store.find(ROWS)] == [*range(1, len(ROWS))]
+    store.add([(ROWS[0], np.ones(4), False)])
     assert len(list(store.find(ROWS))) == len(ROWS)
 
 
@@ -181,13 +181,13 @@ def test_a_damaged_file_warns_and_finds_nothing(store, damage):
         assert list(store.find(ROWS)) == []
     assert str(store.path) in str(caught[0].message)
     with pytest.warns(RuntimeWarning, match="could not be written"):
-        store.add([("x", np.ones(4))])
+        store.add([("x", np.ones(4), False)])
 
 
 def test_an_emptied_file_is_begun_anew(store):
     store.path.write_bytes(b"")
     assert list(store.find(ROWS)) == []
-    store.add([(ROWS[0], np.ones(4))])
+    store.add([(ROWS[0], np.ones(4), False)])
     assert len(list(store.find(ROWS))) == 1
 
 
@@ -201,7 +201,7 @@ def test_a_store_that_cannot_be_written_is_still_read(store, monkeypatch):
     monkeypatch.setattr(sqlite3, "connect", read_only)
     assert len(list(store.find(ROWS))) == len(ROWS)
     with pytest.warns(RuntimeWarning, match="could not be written"):
-        store.add([("x", np.ones(4))])
+        store.add([("x", np.ones(4), False)])
 
 
 def test_a_folder_that_cannot_be_made_warns_and_finds_nothing(tmp_path):
@@ -209,7 +209,7 @@ def test_a_folder_that_cannot_be_made_warns_and_finds_nothing(tmp_path):
     with pytest.warns(RuntimeWarning, match="could not be"):
         store = VectorStore(tmp_path / "file" / "folder", RECIPE)
         assert list(store.find(ROWS)) == []
-        store.add([("x", np.ones(4))])
+        store.add([("x", np.ones(4), False)])
 
 
 # Processes ---------------------------------------------------------------------------
@@ -223,7 +223,7 @@ from skbert.training.store import VectorStore
 store = VectorStore(Path(sys.argv[1]), {})
 for block in range(20):
     rows = [f"{block} {n}" for n in range(50)]
-    store.add((row, np.full(8, block)) for row in rows)
+    store.add((row, np.full(8, block), False) for row in rows)
     assert len(list(store.find(rows))) == 50
 """
 
@@ -245,4 +245,4 @@ def test_processes_that_write_at_once(tmp_path):
     found = list(
         VectorStore(tmp_path, {}).find([f"{b} {n}" for b in range(20) for n in range(50)])
     )
-    assert [array[0] for _, array in found] == [n // 50 for n in range(1000)]
+    assert [array[0] for _, array, _ in found] == [n // 50 for n in range(1000)]
