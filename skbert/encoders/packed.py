@@ -132,8 +132,9 @@ class PackedStack:
             grid = part.new_zeros(*mask.shape, part.shape[-1])
             grid[mask] = part
             heads.append(grid.view(*mask.shape, self.n_heads, -1).transpose(1, 2))
+        query, key, value = heads
         context = F.scaled_dot_product_attention(
-            *heads, attn_mask=mask[:, None, None], dropout_p=dropout
+            query, key, value, attn_mask=mask[:, None, None], dropout_p=dropout
         )
         return context.transpose(1, 2).flatten(2)[mask]
 
@@ -148,7 +149,8 @@ class PackedStack:
                 part[start:stop].view(n_rows, length, self.n_heads, -1).transpose(1, 2)
                 for part in parts
             ]
-            context = F.scaled_dot_product_attention(*heads, dropout_p=dropout)
+            query, key, value = heads
+            context = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
             contexts.append(context.transpose(1, 2).reshape(stop - start, -1))
             start = stop
         return torch.cat(contexts) if len(contexts) > 1 else contexts[0]

@@ -84,10 +84,9 @@ class KeptStates:
     def __init__(self, lengths: np.ndarray, hidden_size: int) -> None:
         self.offsets = np.concatenate([[0], np.cumsum(lengths)])
         shape = (int(self.offsets[-1]), hidden_size)
-        self._file = None
         if shape[0] * shape[1] * 4 > MEMORY_BYTES:
-            self._file = tempfile.TemporaryFile()
-            self.states: np.ndarray = np.memmap(self._file, np.float32, "w+", shape=shape)
+            with tempfile.TemporaryFile() as file:  # gone when the mapping is
+                self.states: np.ndarray = np.memmap(file, np.float32, "w+", shape=shape)
         else:
             self.states = np.empty(shape, dtype=np.float32)
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
@@ -42,6 +41,9 @@ class FineTuner(TextEstimator):
     here.
     """
 
+    encoder_: Any
+    head_: list[tuple[np.ndarray, np.ndarray]]
+
     _rules: ClassVar[dict[str, Rule]] = {
         "model": a((str, Path), "a folder or the name of a model"),
         "frozen_layers": integer(0) | real(0, 1) | option("all"),
@@ -64,6 +66,7 @@ class FineTuner(TextEstimator):
         "max_length": integer(1) | option(None),
         "long_text": option("truncate", "head_tail", "windows"),
         "stride": integer(0),
+        "warm_start": boolean(),
         "device": a(str, "'auto', 'cpu', 'cuda', 'cuda:<number>' or 'mps'"),
         "precision": option("auto", "float32", "bfloat16", "float16"),
         "verbose": integer(0) | boolean(),
@@ -95,6 +98,7 @@ class FineTuner(TextEstimator):
         stride: int = 0,
         device: str = "auto",
         precision: str = "auto",
+        warm_start: bool = False,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
@@ -121,6 +125,7 @@ class FineTuner(TextEstimator):
         self.stride = stride
         self.device = device
         self.precision = precision
+        self.warm_start = warm_start
         self.random_state = random_state
         self.verbose = verbose
 
@@ -134,10 +139,15 @@ class FineTuner(TextEstimator):
         n_outputs: int,
         objective: Objective,
         validation: tuple[list[Any], Callable[[np.ndarray], float]] | None,
+        *,
+        rng: np.random.RandomState,
+        proceed: bool,
+        max_epochs: int,
     ) -> Outcome:
         """Train from the pretrained weights and keep what was learnt.
 
-        ``validation`` holds rows and a function from their outputs to a score.
+        ``validation`` holds rows and a function from their outputs to a score. With
+        ``proceed`` training goes on from the fitted weights.
         """
         import torch
 
@@ -151,10 +161,9 @@ class FineTuner(TextEstimator):
 
         device = resolve_device(self.device, type(self).__name__)
         dtype = resolve_precision(self.precision, device)
-        pretrained = load_encoder(self.model)
+        pretrained: Any = self.encoder_ if proceed else load_encoder(self.model)
         self._resolve_settings(pretrained, rows)
         n_frozen = self._resolve_frozen_layers(pretrained.n_layers)
-        rng = check_random_state(self.random_state)
         report = ReadingReport()
 
         with seeded(int(rng.randint(2**31 - 1)), device):
@@ -162,6 +171,8 @@ class FineTuner(TextEstimator):
             prefix = Prefix(encoder, n_frozen)
             dropout = _set_dropout(encoder.model, self.dropout)
             head = Head(encoder.hidden_size, self.hidden_layer_sizes, n_outputs, dropout)
+            if proceed:
+                head.set_arrays(self.head_)
             head.to(device)
             source = self._source(rows, prefix, device, report)
             resumes = prefix.can_resume()
@@ -199,7 +210,7 @@ class FineTuner(TextEstimator):
                 def validate() -> float:
                     return validation[1](_outputs(network, held_out, self.batch_size))
 
-            with tqdm(total=self.max_epochs, disable=not self.verbose, unit="epoch") as bar:
+            with tqdm(total=max_epochs, disable=not self.verbose, unit="epoch") as bar:
 
                 def on_epoch(record: dict[str, Any]) -> bool:
                     bar.set_postfix(loss=f"{record['loss']:.4f}")
@@ -214,7 +225,7 @@ class FineTuner(TextEstimator):
                     objective,
                     groups,
                     TrainingOptions(
-                        max_epochs=self.max_epochs,
+                        max_epochs=max_epochs,
                         warmup=self.warmup,
                         schedule=self.schedule,
                         max_grad_norm=self.max_grad_norm,
@@ -230,6 +241,7 @@ class FineTuner(TextEstimator):
                     on_epoch=on_epoch,
                 )
         report.warn(type(self).__name__, self.max_length_, len(rows))
+        self.n_frozen_layers_ = n_frozen
         self.n_trainable_parameters_ = sum(p.numel() for g in groups for p in g["params"])
         self.head_ = head.arrays()
         self.encoder_ = encoder.finished()

@@ -51,6 +51,14 @@ class Head(nn.Sequential):
             if isinstance(m, nn.Linear)
         ]
 
+    def set_arrays(self, arrays: list[tuple[np.ndarray, np.ndarray]]) -> None:
+        """Take over what ``arrays`` gave."""
+        linears = [m for m in self.modules() if isinstance(m, nn.Linear)]
+        with torch.no_grad():
+            for linear, (weight, bias) in zip(linears, arrays, strict=True):
+                linear.weight.copy_(torch.from_numpy(weight))
+                linear.bias.copy_(torch.from_numpy(bias))
+
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """(n_rows, n_inputs) to (n_rows, n_outputs)."""
         return super().forward(vectors)

@@ -63,6 +63,8 @@ class Outcome:
         One record per epoch.
     best_epoch : int
         Number of the epoch whose weights were kept, from 1.
+    outputs : ndarray of shape (n_rows, n_outputs)
+        What the network gave for the training rows in its last epoch, while learning.
     diverged : bool
         Whether the loss or a gradient was not finite; training stopped there.
     n_halved : int
@@ -71,6 +73,7 @@ class Outcome:
 
     history: list[dict[str, Any]]
     best_epoch: int = 0
+    outputs: Any = None
     diverged: bool = False
     n_halved: int = 0
 
@@ -138,6 +141,7 @@ def train(
         started = time.perf_counter()
         losses: list[torch.Tensor] = []
         order = rng.permutation(len(source))
+        seen: dict[int, torch.Tensor] = {}
         for start in range(0, len(order), options.batch_size):
             rows = order[start : start + options.batch_size]
             factor = rate_factor(step, n_steps, options.warmup, options.schedule)
@@ -167,6 +171,7 @@ def train(
                     done, loss = 0, torch.zeros_like(loss)
                     continue
                 loss += summed.detach().double()
+                seen[start + done] = outputs.detach()
                 done += len(part)
             scaler.unscale_(optimizer)
             if options.max_grad_norm is not None:
@@ -189,6 +194,9 @@ def train(
             network.eval()
             record["validation_score"] = validate()
         outcome.history.append(record)
+        given = torch.cat([seen[key] for key in sorted(seen)]).float().cpu().numpy()
+        outcome.outputs = np.empty_like(given)
+        outcome.outputs[order] = given
         score = record.get("validation_score", float(epoch))
         if score > best_score:
             best_score, outcome.best_epoch = score, epoch

@@ -84,7 +84,7 @@ def check_weights(sample_weight: Any, n_samples: int, caller: str) -> np.ndarray
         raise ValueError(f"sample_weight of {caller} must be finite and not negative.")
     if not np.any(weights):
         raise ValueError(
-            f"All sample weights of {caller} are zero: at least one weight must be positive."
+            f"All sample weights of {caller} are zero: at least one must be positive."
         )
     return weights
 

@@ -1,0 +1,592 @@
+"""Fine-tuning for classes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from scipy.sparse import issparse
+from scipy.special import expit, log_expit, log_softmax, logit, softmax
+from sklearn.base import ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import accuracy_score
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import type_of_target
+
+from skbert.estimators.finetuning import FineTuner
+from skbert.estimators.params import Rule, a, check_params, option, real
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
+    from skbert.training.loop import Outcome
+
+
+class BertClassifier(ClassifierMixin, FineTuner):
+    """Fine-tune an encoder to sort texts, or pairs of texts, into classes.
+
+    Trains all of a pretrained encoder, or its upper layers, together with a new head.
+    Prefer ``BertVectorizer`` with logistic regression where a second of training per
+    thousand texts matters more than the last points of accuracy.
+
+    Parameters
+    ----------
+    model : str or path, default="sentence-transformers/all-MiniLM-L6-v2"
+        A folder with a checkpoint, or a name on the Hugging Face hub. A head that the
+        checkpoint brings is not used.
+    frozen_layers : int, float or "all", default=0
+        Layers that keep their pretrained weights: a number from the bottom, a share, or
+        the whole encoder; the embeddings freeze with the first. Frozen layers run without
+        dropout, and BERT-like models compute their output only once.
+    max_epochs : int, default=5
+        Passes over the data. The BERT paper [1]_ uses 2 to 4 on large data; small data
+        wants more [2]_.
+    learning_rate : float, default=5e-5
+        Highest rate of the encoder, the largest that the BERT paper tries.
+    head_learning_rate : float or None, default=1e-3
+        Highest rate of the head, which starts from random weights. None is
+        ``learning_rate``.
+    layer_decay : float, default=1.0
+        Each layer learns at this share of the rate of the layer above [3]_.
+    weight_decay : float, default=0.01
+        Of AdamW, as in the BERT paper; not on biases and norms.
+    warmup : float, default=0.1
+        Share of the steps in which the rates rise, as in the BERT paper.
+    schedule : {"linear", "cosine", "constant"}, default="linear"
+        How the rates go on after the warm-up: down to 0, or not at all.
+    max_grad_norm : float or None, default=1.0
+        Longest gradient, as in BERT's code; longer ones are scaled down.
+    batch_size : int, default=16
+        Texts in a step, the smaller size of the BERT paper.
+    micro_batch_size : int, "auto" or None, default="auto"
+        Texts that are held in memory at once. The step is the same for any value. "auto"
+        starts with all of a step and halves when a GPU runs out of memory.
+    pooling : {"auto", "mean", "cls", "max", "last"}, default="auto"
+        From pieces to a text, as in ``BertVectorizer``.
+    hidden_layer_sizes : list of int, default=()
+        Hidden layers of the head, with tanh as in BERT's pooler.
+    dropout : float or None, default=None
+        Dropout in the trained layers and the head. None keeps that of the checkpoint.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes by label; "balanced" is as in scikit-learn. Multiplies
+        ``sample_weight``.
+    label_smoothing : float, default=0.0
+        Share of the target that is spread over all classes.
+    threshold : float, default=0.5
+        Probability from which a label is given, for multi-label only.
+    early_stopping : bool, default=False
+        Hold out a part of X, stop when the score on it no longer rises, and take the best
+        epoch's weights.
+    validation_fraction : float, default=0.1
+        Share of X that ``early_stopping`` holds out.
+    n_iter_no_change : int, default=3
+        Epochs without a better score after which training stops.
+    max_length : int or None, default=None
+        Pieces that the encoder reads at once. None is the limit that the model states.
+    long_text : {"truncate", "head_tail", "windows"}, default="truncate"
+        What happens to longer texts, as in ``BertVectorizer``. With "windows" the vectors
+        of a text's windows are pooled before the head, so a text has one loss and one row
+        of probabilities however long it is.
+    stride : int, default=0
+        Pieces that neighbouring windows share.
+    warm_start : bool, default=False
+        Whether ``fit`` goes on from the last weights.
+    device : str, default="auto"
+        "auto", "cpu", "cuda", "cuda:1", "mps".
+    precision : {"auto", "float32", "bfloat16", "float16"}, default="auto"
+        Number format of the computation; weights stay in float32. "auto" is mixed
+        precision on GPUs and float32 on a CPU.
+    random_state : int, RandomState or None, default=None
+        Draws the head, the order of the rows and dropout.
+    verbose : int, default=0
+        Show a progress bar if greater than 0.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted; the order of all columns.
+    multilabel_ : str or None
+        None for one label per row, "lists" for lists of labels, else the type of the
+        indicator matrix.
+    encoder_ : Encoder
+        The fine-tuned encoder.
+    head_ : list of tuple of ndarray
+        Weight and bias of each linear layer of the head.
+    history_ : list of dict
+        One record per epoch: "epoch", "loss", "learning_rate", "seconds" and, with a
+        validation set, "validation_score".
+    n_iter_ : int
+        Epochs run.
+    best_epoch_ : int
+        Epoch whose weights were kept, from 1.
+    n_trainable_parameters_ : int
+        Weights that were trained.
+    n_frozen_layers_ : int
+        Layers that were frozen.
+    pooling_ : str
+        Pooling in use.
+    max_length_ : int
+        Longest window, in pieces.
+    n_features_in_ : int
+        Columns of X, if it had any.
+    feature_names_in_ : ndarray of str
+        Names of these columns.
+
+    See Also
+    --------
+    BertVectorizer : Features from the encoder as it is.
+
+    Notes
+    -----
+    On a CPU the same data and ``random_state`` give the same model, to the bit.
+
+    References
+    ----------
+    .. [1] Devlin et al. (2019), BERT: Pre-training of deep bidirectional transformers for
+       language understanding, appendix A.3.
+    .. [2] Mosbach et al. (2021), On the stability of fine-tuning BERT.
+    .. [3] Howard and Ruder (2018), Universal language model fine-tuning for text
+       classification, section 3.2.
+
+    Examples
+    --------
+    >>> from skbert import BertClassifier
+    >>> texts = ["My parcel is late", "Where is my order?", "I forgot my password"] * 4
+    >>> labels = ["delivery", "delivery", "account"] * 4
+    >>> classifier = BertClassifier(frozen_layers=4, random_state=0).fit(texts, labels)
+    >>> classifier.predict(["The courier never came"]).tolist()
+    ['delivery']
+    """
+
+    classes_: np.ndarray
+    multilabel_: str | None
+
+    _rules: ClassVar[dict[str, Rule]] = {
+        **FineTuner._rules,
+        "class_weight": a(dict, "a dict from labels to weights") | option("balanced", None),
+        "label_smoothing": real(0, 1),
+        "threshold": real(0, 1),
+    }
+
+    def __init__(
+        self,
+        model: str | Path = "sentence-transformers/all-MiniLM-L6-v2",
+        *,
+        frozen_layers: int | float | str = 0,
+        max_epochs: int = 5,
+        learning_rate: float = 5e-5,
+        head_learning_rate: float | None = 1e-3,
+        layer_decay: float = 1.0,
+        weight_decay: float = 0.01,
+        warmup: float = 0.1,
+        schedule: str = "linear",
+        max_grad_norm: float | None = 1.0,
+        batch_size: int = 16,
+        micro_batch_size: int | str | None = "auto",
+        pooling: str = "auto",
+        hidden_layer_sizes: Sequence[int] = (),
+        dropout: float | None = None,
+        class_weight: dict[Any, float] | str | None = None,
+        label_smoothing: float = 0.0,
+        threshold: float = 0.5,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 3,
+        max_length: int | None = None,
+        long_text: str = "truncate",
+        stride: int = 0,
+        device: str = "auto",
+        precision: str = "auto",
+        warm_start: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            model,
+            frozen_layers=frozen_layers,
+            max_epochs=max_epochs,
+            learning_rate=learning_rate,
+            head_learning_rate=head_learning_rate,
+            layer_decay=layer_decay,
+            weight_decay=weight_decay,
+            warmup=warmup,
+            schedule=schedule,
+            max_grad_norm=max_grad_norm,
+            batch_size=batch_size,
+            micro_batch_size=micro_batch_size,
+            pooling=pooling,
+            hidden_layer_sizes=hidden_layer_sizes,
+            dropout=dropout,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            n_iter_no_change=n_iter_no_change,
+            max_length=max_length,
+            long_text=long_text,
+            stride=stride,
+            device=device,
+            precision=precision,
+            warm_start=warm_start,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
+        self.label_smoothing = label_smoothing
+        self.threshold = threshold
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        X_val: Any = None,
+        y_val: Any = None,
+    ) -> BertClassifier:
+        """Train from the pretrained weights, or go on with ``warm_start``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples,)
+            Texts or pairs of texts.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Labels of any type; for multi-label an indicator matrix of zeros and ones, or
+            one list of strings per row.
+        sample_weight : array-like of shape (n_samples,) or None
+            Weights of the rows; only their ratios matter. Rows of weight 0 are left out.
+        X_val : array-like of shape (n_validation,) or None
+            Texts to stop early on, in place of a part of X.
+        y_val : array-like or None
+            Their labels.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter, X, y or the weights are invalid, or y has one class only.
+        """
+        check_params(self, self._rules)
+        proceed = self.warm_start and hasattr(self, "encoder_")
+        return self._fit(X, y, sample_weight, (X_val, y_val), None, proceed)
+
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> BertClassifier:
+        """One more epoch on these rows, from the weights as they are.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples,)
+            Texts or pairs of texts.
+        y : array-like of shape (n_samples,)
+            Labels.
+        classes : array-like of shape (n_classes,) or None
+            All labels that any call will bring; needed in the first.
+        sample_weight : array-like of shape (n_samples,) or None
+            Weights of the rows.
+
+        Returns
+        -------
+        self
+        """
+        check_params(self, self._rules)
+        proceed = hasattr(self, "encoder_")
+        if not proceed and classes is None:
+            raise ValueError(
+                f"classes must be passed on the first call to partial_fit of "
+                f"{type(self).__name__}: list all labels that later calls may bring."
+            )
+        known = self.classes_ if proceed else np.unique(np.asarray(classes))
+        return self._fit(X, y, sample_weight, (None, None), known, proceed, max_epochs=1)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of the classes, in the order of ``classes_``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples,)
+            Texts or pairs of texts.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), float64
+            Rows sum to 1; for multi-label each column is a probability of its own.
+        """
+        outputs = self._predict_outputs(X)
+        return softmax(outputs, axis=1) if self.multilabel_ is None else expit(outputs)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the probabilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples,)
+            Texts or pairs of texts.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), float64
+        """
+        outputs = self._predict_outputs(X)
+        if self.multilabel_ is None:
+            return log_softmax(outputs, axis=1)
+        return log_expit(outputs)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores whose sign or maximum decides.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples,)
+            Texts or pairs of texts.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes), float64
+            For two classes the log-odds of the second. For multi-label the log-odds less
+            those of ``threshold``.
+        """
+        outputs = self._predict_outputs(X)
+        if self.multilabel_ is not None:
+            return outputs - logit(self.threshold)
+        return outputs[:, 1] - outputs[:, 0] if len(self.classes_) == 2 else outputs
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Classes of the texts.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples,)
+            Texts or pairs of texts.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_labels)
+            Labels as in y. For multi-label an indicator matrix, or an object array of
+            lists of labels, as y was.
+        """
+        outputs = self._predict_outputs(X)
+        if self.multilabel_ is None:
+            return self.classes_[outputs.argmax(axis=1)]
+        chosen = expit(outputs) >= self.threshold
+        if self.multilabel_ != "lists":
+            return chosen.astype(np.dtype(self.multilabel_))
+        lists = np.empty(len(chosen), dtype=object)
+        for row, labels in enumerate(chosen):
+            lists[row] = self.classes_[labels].tolist()
+        return lists
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy; for multi-label the share of rows with exactly the right labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples,)
+            Texts or pairs of texts.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            True labels.
+        sample_weight : array-like of shape (n_samples,) or None
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+        """
+        predicted = self.predict(X)
+        if self.multilabel_ == "lists":
+            right = [set(a) == set(b) for a, b in zip(y, predicted, strict=True)]
+            return float(np.average(right, weights=sample_weight))
+        return accuracy_score(y, predicted, sample_weight=sample_weight)
+
+    # ---- y
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        validation: tuple[Any, Any],
+        classes: np.ndarray | None,
+        proceed: bool,
+        max_epochs: int | None = None,
+    ) -> BertClassifier:
+        name = type(self).__name__
+        rows = self._rows(X, ("texts", "pairs"), reset=not proceed)
+
+        from skbert.training.objectives import binary_cross_entropy, cross_entropy
+        from skbert.training.targets import check_weights
+
+        weights = check_weights(sample_weight, len(rows), name)
+        kind, labels = read_labels(y, len(rows), name)
+        kept = np.flatnonzero(weights)
+        rows, labels, weights = [rows[i] for i in kept], labels[kept], weights[kept]
+        seen = self._classes_of(kind, labels)
+        if proceed and classes is None and not np.array_equal(seen, self.classes_):
+            raise ValueError(
+                f"{name} with warm_start=True was fitted with the classes "
+                f"{self.classes_.tolist()} and cannot go on with {seen.tolist()}. Set "
+                "warm_start=False to start afresh."
+            )
+        known = seen if classes is None else classes
+        if len(known) < 2 and kind is None:
+            raise ValueError(
+                f"{name} needs at least two classes in y, among rows with a weight above "
+                f"zero. Got one class: {known.tolist()}."
+            )
+        targets = encode_labels(kind, labels, known, name)
+        if kind is None:
+            weights = weights * self._class_weights(targets, known)
+            objective = cross_entropy(self.label_smoothing)
+        else:
+            if self.class_weight is not None:
+                raise ValueError(
+                    f"The 'class_weight' parameter of {name} must be None for several "
+                    "labels per row. Weigh rows by sample_weight, or set threshold."
+                )
+            objective = binary_cross_entropy(self.label_smoothing)
+        rng = check_random_state(self.random_state)
+        X_val, y_val = validation
+        held = None
+        if X_val is not None:
+            held_rows = self._rows(X_val, ("texts", "pairs"), reset=False)
+            _, held_labels = read_labels(y_val, len(held_rows), name)
+            held = held_rows, self._scorer(encode_labels(kind, held_labels, known, name))
+        elif self.early_stopping and max_epochs is None:
+            train, test = train_test_split(
+                np.arange(len(rows)),
+                test_size=self.validation_fraction,
+                random_state=rng.randint(2**31 - 1),
+                stratify=targets if kind is None else None,
+            )
+            held = [rows[i] for i in test], self._scorer(targets[test], weights[test])
+            rows = [rows[i] for i in train]
+            targets, weights = targets[train], weights[train]
+        self.classes_, self.multilabel_ = known, kind
+        outcome = self._fit_network(
+            rows,
+            targets,
+            weights / weights.mean(),
+            len(known),
+            objective,
+            held,
+            rng=rng,
+            proceed=proceed,
+            max_epochs=max_epochs or self.max_epochs,
+        )
+        self._warn_if_collapsed(outcome, targets)
+        return self
+
+    @staticmethod
+    def _classes_of(kind: str | None, labels: np.ndarray) -> np.ndarray:
+        if kind is None:
+            return np.unique(labels)
+        if kind == "lists":
+            return np.unique([label for row in labels for label in row])
+        return np.arange(labels.shape[1])
+
+    def _class_weights(self, targets: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        """Weight of each row for its class."""
+        if self.class_weight is None:
+            return np.ones(len(targets))
+        if isinstance(self.class_weight, dict):
+            unknown = set(self.class_weight) - set(classes.tolist())
+            if unknown:
+                raise ValueError(
+                    f"The 'class_weight' parameter of {type(self).__name__} must be keyed "
+                    f"by the labels {classes.tolist()}. Got {sorted(unknown, key=str)}."
+                )
+            by_class = [self.class_weight.get(label, 1.0) for label in classes.tolist()]
+            return np.array(by_class, dtype=np.float64)[targets]
+        counts = np.bincount(targets, minlength=len(classes))
+        balanced = len(targets) / (np.count_nonzero(counts) * np.maximum(counts, 1))
+        return balanced[targets]
+
+    def _scorer(self, truth: np.ndarray, weights: np.ndarray | None = None) -> Any:
+        def score(outputs: np.ndarray) -> float:
+            if truth.ndim == 1:
+                return accuracy_score(truth, outputs.argmax(axis=1), sample_weight=weights)
+            # Subset accuracy is 0 for long: the likelihood shows progress from the start.
+            signed = np.where(truth > 0, outputs, -outputs)
+            return float(np.average(log_expit(signed).mean(axis=1), weights=weights))
+
+        return score
+
+    def _warn_if_collapsed(self, outcome: Outcome, targets: np.ndarray) -> None:
+        """A model that gives every row the same class has learnt nothing."""
+        if targets.ndim > 1 or outcome.diverged:
+            return
+        n_predicted = len(np.unique(outcome.outputs.argmax(axis=1)))
+        if n_predicted == 1 < len(np.unique(targets)):
+            warnings.warn(
+                f"{type(self).__name__} gave all {len(targets)} training rows the same "
+                "class at the end of training. Raise max_epochs or learning_rate if the "
+                "loss in history_ still falls; else lower learning_rate, try another "
+                "random_state, or class_weight='balanced' for rare classes.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+
+def read_labels(y: Any, n_samples: int, name: str) -> tuple[str | None, np.ndarray]:
+    """Kind and labels: None for one per row, "lists", or the type of an indicator."""
+    from skbert.training.targets import check_labels
+
+    if y is not None and not isinstance(y, str):
+        first = next(iter(y.tolist() if hasattr(y, "tolist") else y), None)
+        if isinstance(first, list | tuple | set) and all(isinstance(v, str) for v in first):
+            rows = np.empty(len(y), dtype=object)
+            for position, row in enumerate(y):
+                if isinstance(row, str) or not all(isinstance(label, str) for label in row):
+                    raise ValueError(
+                        f"y of {name} must hold a list of strings for every row. Got "
+                        f"{row!r} at position {position}."
+                    )
+                rows[position] = sorted(set(row))
+            if len(rows) != n_samples:
+                raise ValueError(
+                    f"Found input variables with inconsistent numbers of samples: X of "
+                    f"{name} has {n_samples} rows and y {len(rows)}."
+                )
+            return "lists", rows
+        if type_of_target(y) == "multilabel-indicator":
+            matrix = y.toarray() if issparse(y) else np.asarray(y)
+            if len(matrix) != n_samples:
+                raise ValueError(
+                    f"Found input variables with inconsistent numbers of samples: X of "
+                    f"{name} has {n_samples} rows and y {len(matrix)}."
+                )
+            return matrix.dtype.str, matrix
+    return None, check_labels(y, n_samples, name)
+
+
+def encode_labels(
+    kind: str | None, labels: np.ndarray, classes: np.ndarray, name: str
+) -> np.ndarray:
+    """Class numbers, or a float matrix of zeros and ones."""
+    if kind == "lists":
+        known = {label: column for column, label in enumerate(classes.tolist())}
+        matrix = np.zeros((len(labels), len(classes)), dtype=np.float32)
+        for row, names in enumerate(labels):
+            if unknown := [label for label in names if label not in known]:
+                raise ValueError(f"y of {name} holds labels {unknown} unknown to fit.")
+            matrix[row, [known[label] for label in names]] = 1
+        return matrix
+    if kind is not None:
+        return labels.astype(np.float32)
+    targets = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
+    if (wrong := classes[targets] != labels).any():
+        raise ValueError(
+            f"y of {name} holds labels {np.unique(labels[wrong]).tolist()} that are not "
+            f"among the classes {classes.tolist()}."
+        )
+    return targets.astype(np.int64)
