@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any
 from skbert._version import __version__
 
 if TYPE_CHECKING:
+    from skbert.estimators.classifier import BertClassifier
+    from skbert.estimators.regressor import BertRegressor
     from skbert.estimators.vectorizers import BertVectorizer
 
 _HOMES = {
+    "BertClassifier": "skbert.estimators.classifier",
+    "BertRegressor": "skbert.estimators.regressor",
     "BertVectorizer": "skbert.estimators.vectorizers",
 }
 
-__all__ = ["BertVectorizer", "__version__"]
+__all__ = ["BertClassifier", "BertRegressor", "BertVectorizer", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

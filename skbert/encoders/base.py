@@ -28,11 +28,14 @@ class EncoderTraits:
     pooling : {"mean", "cls", "max", "last"}
         What ``pooling="auto"`` stands for: as a sentence-transformers checkpoint says,
         else the mean, which needs no training.
+    left_out : tuple of str
+        What such a checkpoint states besides and skbert does not do.
     """
 
     summary_piece: str | None
     language_model: str | None
     pooling: str = "mean"
+    left_out: tuple[str, ...] = ()
 
 
 class Encoder(ABC):

@@ -27,6 +27,9 @@ from skbert.text.report import ReadingReport
 # Default window of models whose positions are relative and whose tokenizer names no limit.
 UNLIMITED_DEFAULT = 512
 
+# Parts of a sentence-transformers checkpoint that are followed here, or by `normalize`.
+FOLLOWED = {"Transformer", "Pooling", "Normalize", "Dropout"}
+
 # What models call their table of learned positions.
 POSITION_TABLES = {"position_embeddings", "wpe", "embed_positions"}
 
@@ -60,7 +63,8 @@ class TransformerEncoder(Encoder):
         In float32 on the CPU; its weights are never changed.
     tokenizer : PieceTokenizer
     declared : dict
-        What the checkpoint says of its use: "pooling" and "max_length", or None for each.
+        What the checkpoint says of its use: "pooling" and "max_length", or None for each,
+        and "left_out", names of what it states and this encoder does not do.
     """
 
     def __init__(
@@ -90,6 +94,7 @@ class TransformerEncoder(Encoder):
             summary_piece=_summary_piece(tokenizer),
             language_model=_language_model(model),
             pooling=declared["pooling"] or "mean",
+            left_out=tuple(declared.get("left_out", ())),
         )
         accepted = inspect.signature(model.forward).parameters
         self._takes_types = "token_type_ids" in accepted and self._knows_types()
@@ -392,17 +397,22 @@ def _language_model(model: Any) -> str | None:
 
 def _declared_use(folder: Path) -> dict[str, Any]:
     """Pooling and length that a sentence-transformers checkpoint states."""
-    declared: dict[str, Any] = {"pooling": None, "max_length": None}
+    declared: dict[str, Any] = {"pooling": None, "max_length": None, "left_out": []}
     modules = folder / "modules.json"
     if not modules.exists():
         return declared
     for module in json.loads(modules.read_text(encoding="utf-8")):
+        kind = module["type"].rpartition(".")[2]
         settings = folder / module["path"] / "config.json"
-        if module["type"].endswith("Pooling") and settings.exists():
+        if kind == "Pooling" and settings.exists():
             flags = json.loads(settings.read_text(encoding="utf-8"))
             declared["pooling"] = _pooling_of(flags)
-    settings = folder / "sentence_bert_config.json"
-    if settings.exists():
+            if declared["pooling"] is None:
+                declared["left_out"].append("a pooling of another kind")
+        elif kind not in FOLLOWED:
+            declared["left_out"].append(f"a {kind} module")
+    # Older checkpoints have the kind of their model in the name, as in sentence_roberta_.
+    for settings in folder.glob("sentence_*_config.json"):
         values = json.loads(settings.read_text(encoding="utf-8"))
         declared["max_length"] = values.get("max_seq_length")
     return declared
@@ -416,7 +426,8 @@ def _pooling_of(flags: dict[str, Any]) -> str | None:
         "pooling_mode_lasttoken": "last",
     }
     chosen = [ours for theirs, ours in names.items() if flags.get(theirs)]
-    if isinstance(flags.get("pooling_mode"), str):
-        chosen = [{"lasttoken": "last"}.get(flags["pooling_mode"], flags["pooling_mode"])]
+    if stated := flags.get("pooling_mode"):
+        stated = [stated] if isinstance(stated, str) else stated
+        chosen = ["last" if name == "lasttoken" else name for name in stated]
     known = [name for name in chosen if name in names.values()]
     return known[0] if len(known) == len(chosen) == 1 else None

@@ -167,7 +167,7 @@ class TextEstimator(BaseEstimator):
         """
         from skbert.estimators.persistence import save
 
-        save(self, Path(folder))
+        save(self, Path(os.path.expanduser(folder)))
 
     @classmethod
     def load(cls: type[Self], folder: str | os.PathLike[str]) -> Self:
@@ -190,4 +190,4 @@ class TextEstimator(BaseEstimator):
         """
         from skbert.estimators.persistence import load
 
-        return load(cls, Path(folder))
+        return load(cls, Path(os.path.expanduser(folder)))

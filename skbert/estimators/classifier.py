@@ -30,8 +30,8 @@ class BertClassifier(ClassifierMixin, FineTuner):
     """Fine-tune an encoder to sort texts, or pairs of texts, into classes.
 
     Trains all of a pretrained encoder, or its upper layers, together with a new head.
-    Prefer ``BertVectorizer`` with logistic regression where a second of training per
-    thousand texts matters more than the last points of accuracy.
+    ``BertVectorizer`` with logistic regression is the quick alternative: it reads each
+    text once and trains no part of the encoder.
 
     Parameters
     ----------
@@ -558,7 +558,8 @@ def read_labels(y: Any, n_samples: int, name: str) -> tuple[str | None, np.ndarr
                     f"{name} has {n_samples} rows and y {len(rows)}."
                 )
             return "lists", rows
-        if type_of_target(y) == "multilabel-indicator":
+        two_axes = getattr(y, "ndim", None) == 2 or isinstance(first, list | tuple)
+        if two_axes and type_of_target(y) == "multilabel-indicator":
             matrix = y.toarray() if issparse(y) else np.asarray(y)
             if len(matrix) != n_samples:
                 raise ValueError(

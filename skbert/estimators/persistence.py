@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,12 +37,13 @@ def save(estimator: Any, folder: Path) -> None:
     }
     text = json.dumps(content, ensure_ascii=False, indent=1)
     folder.mkdir(parents=True, exist_ok=True)
+    # Gone first and back last, so that a folder that was left half written does not load.
+    (folder / STATE_FILE).unlink(missing_ok=True)
     (folder / TOKENIZER_FILE).write_text(tokenizer, encoding="utf-8")
     save_file(
         {name: np.ascontiguousarray(array) for name, array in arrays.items()},
         folder / WEIGHTS_FILE,
     )
-    # Last, so that a folder that was left half written does not load.
     (folder / STATE_FILE).write_text(text, encoding="utf-8")
 
 
@@ -81,10 +83,12 @@ def _to_json(name: str, value: Any) -> Any:
         return {"tuple": [_to_json(name, item) for item in value]}
     if isinstance(value, list):
         return [_to_json(name, item) for item in value]
+    if isinstance(value, dict):  # as pairs, since keys need not be strings
+        return {"dict": [[_to_json(name, k), _to_json(name, v)] for k, v in value.items()]}
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    if isinstance(value, Path):
-        return str(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     raise TypeError(
         f"{name}={value!r} is a {type(value).__name__}, which save cannot write as JSON. "
         "Give a plain value (a string or a number), or use pickle."
@@ -96,6 +100,8 @@ def _from_json(value: Any) -> Any:
         return [_from_json(item) for item in value]
     if isinstance(value, dict) and "array" in value:
         return np.array(value["array"], dtype=np.dtype(value["dtype"]))
+    if isinstance(value, dict) and "dict" in value:
+        return {_from_json(key): _from_json(item) for key, item in value["dict"]}
     if isinstance(value, dict) and "tuple" in value:
         return tuple(_from_json(item) for item in value["tuple"])
     return value

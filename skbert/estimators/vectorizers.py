@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
+from skbert._version import __version__
 from skbert.estimators.base import TextEstimator
 from skbert.estimators.params import (
     Rule,
@@ -61,7 +64,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         From pieces to a text. "mean" and "max" go over all pieces, special ones included;
         "cls" is the hidden state of the summary piece, not the pooler's output; "last" is
         the last piece. "auto" is what a sentence-transformers checkpoint states, else
-        "mean". Not used with ``output="words"``.
+        "mean", with a warning if it states something else. Not used with
+        ``output="words"``.
     word_pooling : {"mean", "first", "last", "max"}, default="mean"
         From pieces to a word. Only used with ``output="words"``.
     layers : int, list of int or "all", default=-1
@@ -97,7 +101,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
     memory : str, path, joblib.Memory or None, default=None
         Folder that keeps the vector of every text, to be found again by later calls,
         other processes and other runs. Entries are found by the model's weights, the
-        text and all settings that matter.
+        text, all settings that matter and the version of skbert.
     verbose : int, default=0
         Show a progress bar if greater than 0.
 
@@ -154,7 +158,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
     """
 
     _rules: ClassVar[dict[str, Rule]] = {
-        "model": a((str, Path), "a folder or the name of a model"),
+        "model": a((str, os.PathLike), "a folder or the name of a model"),
         "output": option("document", "words"),
         "pooling": option("auto", "mean", "cls", "max", "last"),
         "word_pooling": option("mean", "first", "last", "max"),
@@ -167,13 +171,13 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         "batch_size": integer(1) | option("auto"),
         "device": a(str, "'auto', 'cpu', 'cuda', 'cuda:<number>' or 'mps'"),
         "precision": option("auto", "float32", "bfloat16", "float16"),
-        "memory": a((str, Path, Memory), "a folder, a joblib.Memory") | option(None),
+        "memory": a((str, os.PathLike, Memory), "a folder, a joblib.Memory") | option(None),
         "verbose": integer(0) | boolean(),
     }
 
     def __init__(
         self,
-        model: str | Path = "sentence-transformers/all-MiniLM-L6-v2",
+        model: str | os.PathLike[str] = "sentence-transformers/all-MiniLM-L6-v2",
         *,
         output: str = "document",
         pooling: str = "auto",
@@ -187,7 +191,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         batch_size: int | str = "auto",
         device: str = "auto",
         precision: str = "auto",
-        memory: str | Path | Memory | None = None,
+        memory: str | os.PathLike[str] | Memory | None = None,
         verbose: int = 0,
     ) -> None:
         self.model = model
@@ -235,15 +239,18 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
 
         resolve_device(self.device, type(self).__name__)
         encoder = load_encoder(self.model)
-        self.layers_ = self._resolve_layers(encoder)
-        self.pooling_ = self._resolve_pooling(encoder)
-        auto = "truncate" if self.output == "document" else "windows"
-        self.long_text_ = auto if self.long_text == "auto" else self.long_text
-        self.max_length_ = self._resolve_max_length(encoder)
+        self.__dict__.update(self._resolve(encoder), encoder_=encoder)
         self._check_room(encoder, rows)
-        n_joined = len(self.layers_) if self.layer_pooling == "concat" else 1
-        self.n_features_out_ = encoder.hidden_size * n_joined
-        self.encoder_ = encoder
+        left_out = encoder.traits.left_out
+        if left_out and self.pooling == "auto" and self.output == "document":
+            warnings.warn(
+                f"The checkpoint {self.model!r} states {', '.join(left_out)}, which "
+                f"{type(self).__name__} leaves out: its vectors are not those of "
+                f"sentence-transformers. Set pooling={self.pooling_!r} to say that you "
+                "want the encoder's own states.",
+                UserWarning,
+                stacklevel=2,
+            )
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -266,9 +273,11 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         NotFittedError
             If ``fit`` was not called.
         ValueError
-            If X holds anything but texts; the positions are named.
+            If X holds anything but texts; the positions are named. Also if a parameter
+            was changed that acts by ``fit``, such as ``layers``.
         """
         check_is_fitted(self)
+        self._check_unchanged()
         rows = self._check_rows(X, reset=False)
         self._check_room(self.encoder_, rows)
         if self.output == "words":
@@ -298,6 +307,31 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         return super().get_feature_names_out(input_features)
 
     # ---- resolving parameters against the model
+
+    def _resolve(self, encoder: Encoder) -> dict[str, Any]:
+        """Fitted attributes that follow from the parameters and the model."""
+        layers = self._resolve_layers(encoder)
+        auto = "truncate" if self.output == "document" else "windows"
+        n_joined = len(layers) if self.layer_pooling == "concat" else 1
+        return {
+            "_model": os.fspath(self.model),
+            "layers_": layers,
+            "pooling_": self._resolve_pooling(encoder),
+            "long_text_": auto if self.long_text == "auto" else self.long_text,
+            "max_length_": self._resolve_max_length(encoder),
+            "n_features_out_": encoder.hidden_size * n_joined,
+        }
+
+    def _check_unchanged(self) -> None:
+        """Refuse parameters that were set after ``fit`` and would be ignored."""
+        check_params(self, self._rules)
+        now = self._resolve(self.encoder_)
+        changed = [key for key in now if getattr(self, key, now[key]) != now[key]]
+        if changed:
+            raise ValueError(
+                f"The parameters of {type(self).__name__} were changed after fit, which "
+                f"changes {', '.join(key.strip('_') for key in changed)}. Call fit again."
+            )
 
     def _resolve_layers(self, encoder: Encoder) -> list[int]:
         top = encoder.n_layers
@@ -332,7 +366,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
             yield from self._compute(rows, report, device, dtype)
             return
 
-        store = self._open_store(Path(folder), device, dtype)
+        folder = Path(os.path.expanduser(folder))
+        store = self._open_store(folder, device, dtype)
         missing = set(range(len(rows)))
         for position, vectors, cut in store.find(rows):
             missing.discard(position)
@@ -402,6 +437,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
     ) -> VectorStore:
         """The store in the folder of ``memory``, keyed by all that makes a vector."""
         recipe = {
+            "skbert": __version__,
             "encoder": self.encoder_.fingerprint(),
             "computed": [device.type, str(dtype)],
             "layers": [*self.layers_, self.layer_pooling],

@@ -82,6 +82,19 @@ def n_threads() -> int:
     return torch.get_num_threads()
 
 
+def _keep_to_one(others: int) -> None:
+    """Bind this thread to one torch thread, and none of those that start later.
+
+    torch gives the last number that any thread set to threads that ask for the first
+    time. So this one asks first, and another, which ends at once, sets the number again.
+    """
+    torch.get_num_threads()
+    torch.set_num_threads(1)
+    restorer = threading.Thread(target=torch.set_num_threads, args=(others,))
+    restorer.start()
+    restorer.join()
+
+
 def map_side_by_side(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Generator[Result, None, None]:
@@ -96,7 +109,7 @@ def map_side_by_side(
         return
     with _threads_lock:
         before = torch.get_num_threads()
-        pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
+        pool = ThreadPoolExecutor(workers, initializer=_keep_to_one, initargs=(before,))
         pending: list[Future[Result]] = []
         try:
             for item in items:

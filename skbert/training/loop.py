@@ -92,6 +92,7 @@ def train(
     set_mode: Callable[[], None],
     validate: Callable[[], float] | None,
     on_epoch: Callable[[dict[str, Any]], bool],
+    make_optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW,
 ) -> Outcome:
     """Fit a network to targets.
 
@@ -121,12 +122,14 @@ def train(
         without a better one.
     on_epoch : callable
         Is told each record; True stops the training.
+    make_optimizer : callable
+        Takes the groups.
 
     Returns
     -------
     Outcome
     """
-    optimizer = torch.optim.AdamW(groups, foreach=False)
+    optimizer = make_optimizer(groups)
     scaler = torch.amp.GradScaler(device.type, enabled=options.dtype == torch.float16)
     n_steps = max(1, -(-len(source) // options.batch_size) * options.max_epochs)
     trainable = [p for group in groups for p in group["params"]]

@@ -34,7 +34,10 @@ class VectorStore:
 
     def __init__(self, folder: Path, recipe: dict[str, Any]) -> None:
         self.path = folder / "vectors.sqlite"
-        self._recipe = json.dumps(recipe, sort_keys=True).encode()
+        # A parameter may be a number of numpy's, as it is in a grid of np.arange.
+        self._recipe = json.dumps(
+            recipe, sort_keys=True, default=lambda number: number.item()
+        ).encode()
 
     def key(self, row: Any) -> bytes:
         content = json.dumps(row, ensure_ascii=True).encode()

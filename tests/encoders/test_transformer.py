@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 from tiny_models import MAX_LENGTH, make_tiny_model
 
+from skbert import BertVectorizer
 from skbert.encoders.packed import PackedStack
 from skbert.encoders.tokenizer import PieceTokenizer
 from skbert.encoders.transformer import TransformerEncoder, quiet_transformers
@@ -361,6 +363,7 @@ def test_xlnet_without_a_limit_reads_512(tiny_models):
         ({"pooling_mode_max_tokens": True}, "max"),
         ({"pooling_mode_lasttoken": True}, "last"),
         ({"pooling_mode": "cls"}, "cls"),
+        ({"pooling_mode": ["lasttoken"]}, "last"),
         ({"pooling_mode_weightedmean_tokens": True}, "mean"),  # not ours: the default
         ({"pooling_mode_max_tokens": True, "pooling_mode_cls_token": True}, "mean"),
     ],
@@ -372,6 +375,34 @@ def test_use_declared_by_sentence_transformers(altered, flags, expected):
     encoder = TransformerEncoder.from_pretrained(altered("1_Pooling/config.json", flags))
     assert encoder.traits.pooling == expected
     assert encoder.max_length == 24
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags", "left_out"),
+    [
+        ("Normalize", {"pooling_mode": "mean"}, None),
+        ("Dense", {"pooling_mode": "mean"}, "a Dense module"),
+        ("Normalize", {"pooling_mode": "weightedmean"}, "a pooling of another kind"),
+    ],
+)
+def test_what_is_left_out_of_a_checkpoint_is_told(altered, kind, flags, left_out):
+    paths = {"Transformer": "", "Pooling": "1_Pooling", kind: "2_" + kind}
+    modules = [
+        {"type": f"sentence_transformers.models.{name}", "path": path}
+        for name, path in paths.items()
+    ]
+    altered("modules.json", modules)
+    altered("sentence_roberta_config.json", {"max_seq_length": 24})
+    folder = altered("1_Pooling/config.json", flags)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        vectorizer = BertVectorizer(folder).fit(["good"])
+        vectorizer.transform(["good"])
+        BertVectorizer(folder, pooling="mean").fit(["good"])
+        BertVectorizer(folder, output="words").fit([["good"]])
+    assert vectorizer.max_length_ == 24
+    assert len(caught) == (left_out is not None)
+    assert all(left_out in str(warning.message) for warning in caught)
 
 
 def test_truncation_and_padding_in_the_file_are_ignored(altered, bert_folder):

@@ -84,6 +84,100 @@ def test_h2_settings_changed_after_fit(bert_folder: Path, tmp_path: Path) -> Non
         np.testing.assert_array_equal(kept.transform(X), free.transform(X), str(params))
 
 
+@pytest.mark.parametrize(
+    ("params", "named"),
+    [
+        ({"model": "another"}, "model"),
+        ({"pooling": "max"}, "pooling"),
+        ({"layers": [1, 2], "layer_pooling": "concat"}, "layers, n_features_out"),
+        ({"max_length": 8}, "max_length"),
+        ({"output": "words"}, "long_text"),
+        ({"word_pooling": "median"}, "'word_pooling'"),
+        ({"precision": "float8"}, "'precision'"),
+    ],
+)
+def test_h2_what_acts_by_fit_is_not_ignored(
+    bert_folder: Path, params: dict[str, Any], named: str
+) -> None:
+    """H2: set_params without a new fit is used, or refused, never silently left out."""
+    vectorizer = BertVectorizer(bert_folder).fit(TEXTS)
+    expected = vectorizer.transform(TEXTS)
+    old = {name: getattr(vectorizer, name) for name in params}
+    with pytest.raises(ValueError, match=named):
+        vectorizer.set_params(**params).transform(TEXTS)
+    vectorizer.set_params(**old, batch_size=3, device="cpu")
+    np.testing.assert_allclose(vectorizer.transform(TEXTS), expected, atol=1e-5)
+
+
+def test_h2_a_fit_that_failed_leaves_nothing_mixed(bert_folder: Path) -> None:
+    """H2: other parameters were set, fit refused them, and so does transform."""
+    vectorizer = BertVectorizer(bert_folder).fit(TEXTS)
+    expected = vectorizer.transform(TEXTS)
+    vectorizer.set_params(pooling="max", max_length=10, stride=20)
+    for method in (vectorizer.fit, vectorizer.transform):
+        with pytest.raises(ValueError, match="'stride'"):
+            method(TEXTS)
+    vectorizer.set_params(pooling="auto", max_length=None, stride=0)
+    np.testing.assert_array_equal(vectorizer.fit(TEXTS).transform(TEXTS), expected)
+
+
+@pytest.mark.filterwarnings("ignore::skbert.exceptions.TruncationWarning")
+def test_h2_numbers_of_numpy_in_a_memory(bert_folder: Path, tmp_path: Path) -> None:
+    """H2: a grid may hold np.arange; np.int64(6) is 6."""
+    plain = BertVectorizer(bert_folder, memory=tmp_path, max_length=6, normalize=True)
+    numpy = clone(plain).set_params(max_length=np.int64(6), normalize=np.bool_(True))
+    expected = plain.fit_transform(TEXTS)
+    np.testing.assert_array_equal(numpy.fit_transform(TEXTS), expected)
+
+
+def test_h2_another_version_computes_anew(
+    bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H2: what an older version kept may be what a newer one has mended."""
+    vectorizer = BertVectorizer(bert_folder, memory=tmp_path).fit(TEXTS)
+    vectorizer.transform(TEXTS)
+    reads: list[int] = []
+    encode = type(vectorizer.encoder_).encode
+
+    def counting(self: Any, rows: list[Any], **options: Any) -> Any:
+        reads.append(len(rows))
+        return encode(self, rows, **options)
+
+    monkeypatch.setattr(type(vectorizer.encoder_), "encode", counting)
+    vectorizer.transform(TEXTS)
+    assert reads == []
+    monkeypatch.setattr("skbert.estimators.vectorizers.__version__", "99.0")
+    vectorizer.transform(TEXTS)
+    assert reads == [len(set(TEXTS))]
+
+
+class OsPath:
+    """A path that is no pathlib.Path, such as pytest's tmpdir or a path to a cloud."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+
+def test_h2_all_paths_are_understood_alike(
+    bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H2: "~" is the home for model, memory, save and load; no folder of that name."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    expected = BertVectorizer(bert_folder).fit_transform(TEXTS)
+    vectorizer = BertVectorizer(OsPath(bert_folder), memory="~/kept").fit(TEXTS)
+    np.testing.assert_array_equal(vectorizer.transform(TEXTS), expected)
+    vectorizer.set_params(memory=OsPath(tmp_path / "kept")).save("~/saved")
+    loaded = BertVectorizer.load("~/saved")
+    np.testing.assert_array_equal(loaded.transform(TEXTS), expected)
+    assert loaded.model == str(bert_folder)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "saved"]
+
+
 def test_h2_words_documents_and_pairs_in_one_folder(
     bert_folder: Path, tmp_path: Path
 ) -> None:
@@ -166,7 +260,8 @@ def test_h3_clone_and_parameters(bert_folder: Path, layers: Any) -> None:
     vectorizer.set_params(**vectorizer.get_params()).fit(TEXTS).transform(TEXTS)
     assert vectorizer.get_params() == before
     assert all(getattr(vectorizer, name) is value for name, value in params.items())
-    assert all(name.endswith("_") for name in set(vars(vectorizer)) - set(params))
+    found = set(vars(vectorizer)) - set(params)
+    assert all(name.endswith("_") or name.startswith("_") for name in found)
     copied = clone(vectorizer)
     assert copied.get_params() == before
     assert not hasattr(copied, "encoder_")

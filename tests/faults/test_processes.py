@@ -78,8 +78,6 @@ def refuse(*args, **kwargs):
     raise AssertionError("someone asked for the network")
 
 def work(fitted, texts):
-    import torch
-    fitted.transform(texts)
     threads = psutil.Process().num_threads()
     vectors = fitted.transform(texts)
     return vectors, torch.get_num_threads(), psutil.Process().num_threads() - threads
@@ -207,8 +205,14 @@ def test_j1_no_hang_after_an_interruption(
 
 
 def test_j2_workers_keep_to_their_share_of_threads(elsewhere: dict[str, Any]) -> None:
-    """J2: 2 workers of 1 thread each on 2 CPUs, and no pool of the tokenizer's own."""
-    assert elsewhere["lines"][:2] == ["worker 1 0"] * 2
+    """J2: 2 workers of 1 thread each on 2 CPUs, and no pool of the tokenizer's own.
+
+    One thread torch starts itself; the tokenizer would start one for each CPU besides.
+    """
+    for line in elsewhere["lines"][:2]:
+        _, threads, grown = line.split()
+        assert int(threads) == 1
+        assert int(grown) <= 1
     assert elsewhere["lines"][2:4] == ["loky leaves 2", "threading leaves 2"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import closing
 from types import SimpleNamespace
 
 import numpy as np
@@ -186,6 +187,19 @@ def test_workers_have_one_torch_thread_each():
 
     assert list(map_side_by_side(work, range(12), 3)) == [1] * 12
     assert len(names) == 3 and threading.get_ident() not in names
+
+
+def test_threads_that_start_meanwhile_are_not_bound():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    found = []
+    with closing(map_side_by_side(lambda item: item, range(12), 2)) as results:
+        next(results)
+        thread = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+        thread.start()
+        thread.join()
+    torch.set_num_threads(before)
+    assert found == [3]
 
 
 def test_one_worker_is_the_caller():

@@ -79,6 +79,13 @@ def test_the_order_of_a_recipe_does_not_matter(store):
     assert len(list(VectorStore(store.path.parent, turned).find(ROWS))) == len(ROWS)
 
 
+def test_numbers_of_numpy_are_plain_ones(store):
+    turned = RECIPE | {"layers": [np.int64(1), "mean"], "windows": [512, "truncate", False]}
+    same = RECIPE | {"layers": [1, "mean"], "windows": [512, "truncate", np.bool_(False)]}
+    folder = store.path.parent
+    assert VectorStore(folder, turned).key("a") == VectorStore(folder, same).key("a")
+
+
 def test_keys_tell_texts_pairs_and_words_apart(tmp_path):
     store = VectorStore(tmp_path, RECIPE)
     rows = [
