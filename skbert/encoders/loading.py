@@ -140,6 +140,11 @@ def check_folder(folder: Path) -> None:
     missing += _missing_shards(folder)
     if not any(all(name in present for name in group) for group in VOCABULARIES):
         missing.append("a vocabulary (tokenizer.json, or the vocabulary file of its kind)")
+    if "skbert.json" in present:
+        raise ModelNotFoundError(
+            f"The folder {str(folder)!r} holds an estimator that was saved by skbert, not "
+            "a checkpoint. Read it with the load method of its class."
+        )
     if missing:
         shown = ", ".join(present[:10]) or "nothing"
         raise ModelNotFoundError(

@@ -93,13 +93,13 @@ class BertClassifier(ClassifierMixin, FineTuner):
         of probabilities however long it is.
     stride : int, default=0
         Pieces that neighbouring windows share.
-    warm_start : bool, default=False
-        Whether ``fit`` goes on from the last weights.
     device : str, default="auto"
         "auto", "cpu", "cuda", "cuda:1", "mps".
     precision : {"auto", "float32", "bfloat16", "float16"}, default="auto"
         Number format of the computation; weights stay in float32. "auto" is mixed
         precision on GPUs and float32 on a CPU.
+    warm_start : bool, default=False
+        Whether ``fit`` goes on from the last weights.
     random_state : int, RandomState or None, default=None
         Draws the head, the order of the rows and dropout.
     verbose : int, default=0

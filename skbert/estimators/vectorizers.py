@@ -109,6 +109,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
     ----------
     encoder_ : Encoder
         The pretrained model with its tokenizer.
+    model_ : str
+        Folder or name of the model that was loaded.
     layers_ : list of int
         Layers in use, counted from the embeddings.
     pooling_ : str
@@ -314,7 +316,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         auto = "truncate" if self.output == "document" else "windows"
         n_joined = len(layers) if self.layer_pooling == "concat" else 1
         return {
-            "_model": os.fspath(self.model),
+            "model_": os.fspath(self.model),
             "layers_": layers,
             "pooling_": self._resolve_pooling(encoder),
             "long_text_": auto if self.long_text == "auto" else self.long_text,
