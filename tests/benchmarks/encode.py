@@ -1,10 +1,10 @@
 """BertVectorizer against its peers: the same model, the same texts, in one run.
 
-    python tests/benchmarks/encode.py [--n 600] [--threads 1] [--rounds 3] [--base]
+    python tests/benchmarks/encode.py [--n 600] [--threads 1] [--base]
         [--texts FILE] [--bfloat16]
 
 Prints how many times faster than sentence-transformers' ``encode`` each method is, and the
-lowest cosine between its vectors and those of the plain model, one text at a time. ``--base``
+lowest cosine between its vectors and those of the plain model, text by text. ``--base``
 swaps in a random model of the size of BERT-base. FILE holds one text a line; without it the
 real texts of the shared data are taken where they are, else the messages of the examples.
 """
@@ -155,9 +155,7 @@ def main():
 
     model = "random BERT-base" if options.base else "MiniLM"
     print(f"{len(texts)} texts, {model}, {options.threads} thread(s), {platform.machine()}")
-    print(
-        "| method | times faster than sentence-transformers | lowest cosine |\n|---|---|---|"
-    )
+    print("| method | x sentence-transformers | lowest cosine |\n|---|---|---|")
     base = seconds["sentence-transformers"]
     for name, values in sorted(seconds.items(), key=lambda item: sum(item[1])):
         print(f"| {name} | {ratio(base, values)} | {cosines[name]:.6f} |")
