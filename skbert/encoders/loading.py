@@ -243,7 +243,8 @@ def _find_on_hub(name: str) -> Path:
         raise ModelNotFoundError(
             f"model={name!r} is neither a folder nor in the cache of this machine, and "
             f"the hub cannot be asked ({type(error).__name__}). Set model= to a folder "
-            f"that holds the checkpoint, or fit once with a network{install}."
+            "that holds the checkpoint, check the spelling, or fit once with a network"
+            f"{install}."
         ) from error
     check_folder(folder)
     return folder.resolve()

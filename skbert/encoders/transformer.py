@@ -103,6 +103,12 @@ class TransformerEncoder(Encoder):
         self._packed: PackedStack | None = None
         self._state: dict[str, Any] | None = None
 
+    def __repr__(self) -> str:
+        kind = type(self.model).__name__
+        return (
+            f"TransformerEncoder({kind}, {self.n_layers} layers, {self.hidden_size} wide)"
+        )
+
     # ---- loading and state
 
     @classmethod

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
     from skbert.encoders.base import Encoder
+    from skbert.text.report import ReadingReport
 
 Self = TypeVar("Self", bound="TextEstimator")
 
@@ -54,13 +55,23 @@ class TextEstimator(BaseEstimator):
         """
         rows = check_rows(X, caller=type(self).__name__, accept=accept)
         names = column_names(X)
+        row = rows[0]
+        kind = "texts" if isinstance(row, str) else "words"
+        kind = "pairs" if isinstance(row, tuple) else kind
         if reset:
+            self.input_kind_ = kind
             for stale in ("n_features_in_", "feature_names_in_"):
                 self.__dict__.pop(stale, None)
             if (n := n_columns(X)) is not None:
                 self.n_features_in_ = n
             if names is not None:
                 self.feature_names_in_ = np.array(names, dtype=object)
+        elif kind != getattr(self, "input_kind_", kind):
+            advice = "Give pairs as tuples, or in two columns." if kind == "words" else ""
+            raise ValueError(
+                f"X of {type(self).__name__} must hold {self.input_kind_}, as in fit. Got "
+                f"{kind}. {advice}".rstrip()
+            )
         elif names is not None and hasattr(self, "feature_names_in_"):
             expected = list(self.feature_names_in_)
             if names != expected:
@@ -70,6 +81,11 @@ class TextEstimator(BaseEstimator):
                     f"{names}. Select and order them as in fit."
                 )
         return rows
+
+    def _report(self, report: ReadingReport, rows: list[Any]) -> None:
+        """Tell once what could not be read."""
+        longest = self.encoder_.longest
+        report.warn(type(self).__name__, self.max_length_, len(rows), longest)
 
     # ---- parameters against the model
 

@@ -131,6 +131,8 @@ class BertClassifier(ClassifierMixin, FineTuner):
         Pooling in use.
     max_length_ : int
         Longest window, in pieces.
+    input_kind_ : str
+        What ``fit`` saw: "texts" or "pairs".
     n_features_in_ : int
         Columns of X, if it had any.
     feature_names_in_ : ndarray of str

@@ -240,11 +240,11 @@ class FineTuner(TextEstimator):
                     validate=validate,
                     on_epoch=on_epoch,
                 )
-        report.warn(type(self).__name__, self.max_length_, len(rows))
         self.n_frozen_layers_ = n_frozen
         self.n_trainable_parameters_ = sum(p.numel() for g in groups for p in g["params"])
         self.head_ = head.arrays()
         self.encoder_ = encoder.finished()
+        self._report(report, rows)
         self.history_ = outcome.history
         self.n_iter_ = len(outcome.history)
         self.best_epoch_ = outcome.best_epoch
@@ -356,7 +356,7 @@ class FineTuner(TextEstimator):
         encoder = self.encoder_.placed(device, resolve_precision(self.precision, device))
         report = ReadingReport()
         vectors = self._vectors(rows, encoder, device, report)
-        report.warn(type(self).__name__, self.max_length_, len(rows))
+        self._report(report, rows)
         return vectors
 
     def _predict_outputs(self, X: Any) -> np.ndarray:

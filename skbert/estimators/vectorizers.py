@@ -121,6 +121,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         Longest window, in pieces.
     n_features_out_ : int
         Width of a vector.
+    input_kind_ : str
+        What ``fit`` saw: "texts", "pairs" or "words".
     n_features_in_ : int
         Columns of X, if it had any.
     feature_names_in_ : ndarray of str
@@ -132,10 +134,14 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
 
     Notes
     -----
+    A piece is what the encoder reads: a word or a part of one. A window is what it reads
+    at once.
+
     X may be a list, a tuple, an array, a pandas, polars or pyarrow column, or a frame with
     one column of texts; pairs of texts are rows of two columns or tuples of two strings;
-    a list of strings as a row is a list of words. Strings such as "[SEP]" inside a text
-    are read as the special pieces that they name.
+    a list of strings as a row is a list of words, and so is a tuple with
+    ``output="words"``. ``transform`` wants the kind that ``fit`` saw. Strings such as
+    "[SEP]" inside a text are read as the special pieces that they name.
 
     In a pair that is too long the longer text is cut; the shorter keeps its pieces up to
     half of the room.
@@ -268,7 +274,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         ndarray of shape (n_samples, n_features_out_), float32
             With ``output="words"`` instead an object array of shape (n_samples,) that
             holds one float32 array of shape (n_words, n_features_out_) for each row. A
-            word or text without pieces is a vector of zeros.
+            word without pieces is a vector of zeros; an empty text has the vector of the
+            special pieces alone, or zeros where the model adds none.
 
         Raises
         ------
@@ -291,7 +298,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
             for position in positions:
                 # Equal rows do not share one array: changing one may not change another.
                 out[position] = value.copy() if self.output == "words" else value
-        report.warn(type(self).__name__, self.max_length_, len(rows))
+        self._report(report, rows)
         return out
 
     @available_if(_has_columns)
@@ -341,11 +348,11 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         if given == "all":
             return list(range(top + 1))
         asked = list(given) if isinstance(given, list | tuple) else [given]
-        if bad := [layer for layer in asked if not -top - 1 <= layer <= top]:
+        if not all(-top - 1 <= layer <= top for layer in asked):
             raise ValueError(
                 f"The 'layers' parameter of {type(self).__name__} must be between "
                 f"{-top - 1} and {top} for a model of {top} layers (0 is the embeddings). "
-                f"Got {bad[0]} in {self.layers!r}."
+                f"Got {self.layers!r}."
             )
         return [int(layer) % (top + 1) for layer in asked]
 

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from skbert.exceptions import TruncationWarning, VocabularyWarning
+
+
+def users_stacklevel() -> int:
+    """How many frames up, from the caller, the first line outside of libraries stands."""
+    frame = sys._getframe(1)
+    level = 1
+    while frame.f_back is not None:
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package not in {"skbert", "sklearn", "joblib", "contextlib"}:
+            break
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 @dataclass
@@ -35,15 +48,25 @@ class ReadingReport:
         self.n_pieces += other.n_pieces
         self.n_unknown += other.n_unknown
 
-    def warn(self, caller: str, max_length: int, n_rows: int) -> None:
-        """One warning for each kind of loss, for the user's call of ``transform``."""
+    def warn(
+        self, caller: str, max_length: int, n_rows: int, longest: int | None = None
+    ) -> None:
+        """One warning for each kind of loss, pointing at the line of the user.
+
+        ``longest`` is the largest ``max_length`` that the encoder allows, if it has one.
+        """
+        level = users_stacklevel()
         if self.cut:
+            more = ""
+            if longest is not None and longest > max_length:
+                more = f", or raise max_length, to {longest} at most"
             warnings.warn(
                 f"{caller} read only a part of {len(self.cut)} of {n_rows} rows, which "
                 f"have more than max_length={max_length} pieces (first positions: "
-                f"{sorted(self.cut)[:5]}). Use long_text='windows' to read them whole.",
+                f"{sorted(self.cut)[:5]}). Use long_text='windows' to read them "
+                f"whole{more}.",
                 TruncationWarning,
-                stacklevel=4,
+                stacklevel=level,
             )
         if self.long_words:
             warnings.warn(
@@ -52,13 +75,14 @@ class ReadingReport:
                 f"(first positions: {sorted(self.long_words)[:5]}). Two such words have "
                 "the same vector; shorten or split them if they matter.",
                 VocabularyWarning,
-                stacklevel=4,
+                stacklevel=level,
             )
         if self.n_unknown * 2 > self.n_pieces:
             warnings.warn(
                 f"{caller} found {self.n_unknown} of {self.n_pieces} pieces unknown to "
                 "the vocabulary of the model: the vectors say little about the texts. "
-                "Choose a model made for their language or domain.",
+                "Choose a model made for their language or domain, such as "
+                "'bert-base-chinese' or 'xlm-roberta-base'.",
                 VocabularyWarning,
-                stacklevel=4,
+                stacklevel=level,
             )

@@ -109,7 +109,7 @@ def test_b4_empty_texts_have_finite_vectors(model_folder: Path, pooling: str) ->
     np.testing.assert_allclose(out[1:-1], alone, atol=1e-5)
     normalized = BertVectorizer(model_folder, pooling=pooling, normalize=True)
     assert np.isfinite(normalized.fit_transform(["good", *empty])).all()
-    assert np.isfinite(vectorizer.transform([("", ""), ("good", "")])).all()
+    assert np.isfinite(vectorizer.fit_transform([("", ""), ("good", "")])).all()
 
 
 def test_b4_the_next_step_sees_no_nan(bert_folder: Path) -> None:
@@ -157,8 +157,8 @@ def test_own_lists_of_two_words_are_no_pairs(bert_folder: Path) -> None:
     """Own finding: [["good", "film"], ["bad", "film"]] is words, a tuple a pair."""
     vectorizer = BertVectorizer(bert_folder)
     words = vectorizer.fit_transform([["good", "film"], ["bad", "film"]])
-    texts = vectorizer.transform(["good film", "bad film"])
-    pairs = vectorizer.transform([("good", "film"), ("bad", "film")])
+    texts = vectorizer.fit_transform(["good film", "bad film"])
+    pairs = vectorizer.fit_transform([("good", "film"), ("bad", "film")])
     np.testing.assert_array_equal(words, texts)
     assert np.abs(words - pairs).max() > 1e-3
     with pytest.raises(ValueError, match="All rows must be of one kind"):
@@ -176,3 +176,12 @@ def test_own_special_pieces_in_a_text_are_read_as_such(bert_folder: Path) -> Non
     (out,) = vectorizer.transform([["[CLS]", "[MASK]", "[SEP]", "good"]])
     assert out.shape == (4, 32)
     assert out.any(axis=1).all()
+
+
+def test_kinds_of_rows_are_those_of_fit(bert_folder: Path) -> None:
+    """A pair as a list of two strings would be read as two words, in silence."""
+    pairs = BertVectorizer(bert_folder).fit([("a good", "film"), ("a bad", "dog")])
+    with pytest.raises(ValueError, match=r"must hold pairs.*Got words.*as tuples"):
+        pairs.transform([["a good", "film"]])
+    with pytest.raises(ValueError, match=r"must hold texts.*Got pairs"):
+        pairs.fit(["a"]).transform([("a", "b")])

@@ -91,8 +91,6 @@ def test_d3_the_largest_overlap_works(bert_folder: Path) -> None:
     pair = [("word " * 50, "film " * 40)]
     with pytest.raises(ValueError, match=r"'stride'.*at most 5 .*3 of them special"):
         vectorizer.fit(pair)
-    with pytest.raises(ValueError, match=r"'stride'.*at most 5 "):
-        vectorizer.fit(["a"]).transform(pair)
     vectorizer.set_params(stride=5)
     with pytest.warns(TruncationWarning):  # the shorter text of the pair
         assert np.isfinite(vectorizer.fit_transform(pair)).all()

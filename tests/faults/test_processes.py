@@ -281,9 +281,9 @@ def test_j3_memory_does_not_grow_with_texts(bert_folder: Path) -> None:
         out = vectorizer.transform(texts)
         return resident() - before - out.nbytes
 
-    grown(1000)
-    assert grown(10_000) < 20 * MEGABYTE  # what malloc keeps for the next call
-    assert grown(10_000) < 4 * MEGABYTE
+    grown(20_000)  # what malloc keeps for the next call
+    # A record of 500 bytes for each text would be 10 MB.
+    assert min(grown(20_000) for _ in range(3)) < 9 * MEGABYTE
 
 
 def test_j3_other_placements_die_with_their_estimator(bert_folder: Path) -> None:
