@@ -40,7 +40,7 @@ def test_b1_missing_value_in_a_text_series(bert_folder: Path) -> None:
     """B1: pandas makes NaN of None, and str(nan) is not a text."""
     frame = pd.DataFrame({"text": pd.Series(["good", None, "bad"], dtype="str")})
     for X in (frame["text"], frame):
-        with pytest.raises(ValueError, match="(nan|None) at position 1"):
+        with pytest.raises(ValueError, match=r"(nan|None) at position 1"):
             BertVectorizer(bert_folder).fit(X)
 
 
