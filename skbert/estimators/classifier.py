@@ -19,6 +19,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from skbert.estimators.finetuning import FineTuner
 from skbert.estimators.params import Rule, a, check_params, option, real
+from skbert.text.report import users_stacklevel
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -530,7 +531,7 @@ class BertClassifier(ClassifierMixin, FineTuner):
                 "loss in history_ still falls; else lower learning_rate, try another "
                 "random_state, or class_weight='balanced' for rare classes.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=users_stacklevel(),
             )
 
     def __sklearn_tags__(self) -> Tags:
@@ -541,7 +542,7 @@ class BertClassifier(ClassifierMixin, FineTuner):
 
 def read_labels(y: Any, n_samples: int, name: str) -> tuple[str | None, np.ndarray]:
     """Kind and labels: None for one per row, "lists", or the type of an indicator."""
-    from skbert.training.targets import check_labels
+    from skbert.training.targets import check_labels, check_length
 
     if y is not None and not isinstance(y, str):
         first = next(iter(y.tolist() if hasattr(y, "tolist") else y), None)
@@ -554,20 +555,12 @@ def read_labels(y: Any, n_samples: int, name: str) -> tuple[str | None, np.ndarr
                         f"{row!r} at position {position}."
                     )
                 rows[position] = sorted(set(row))
-            if len(rows) != n_samples:
-                raise ValueError(
-                    f"Found input variables with inconsistent numbers of samples: X of "
-                    f"{name} has {n_samples} rows and y {len(rows)}."
-                )
+            check_length(rows, n_samples, "y", name)
             return "lists", rows
         two_axes = getattr(y, "ndim", None) == 2 or isinstance(first, list | tuple)
         if two_axes and type_of_target(y) == "multilabel-indicator":
             matrix = y.toarray() if issparse(y) else np.asarray(y)
-            if len(matrix) != n_samples:
-                raise ValueError(
-                    f"Found input variables with inconsistent numbers of samples: X of "
-                    f"{name} has {n_samples} rows and y {len(matrix)}."
-                )
+            check_length(matrix, n_samples, "y", name)
             return matrix.dtype.str, matrix
     return None, check_labels(y, n_samples, name)
 

@@ -23,7 +23,7 @@ from skbert.estimators.params import (
     real,
     sequence_of_ints,
 )
-from skbert.text.report import ReadingReport
+from skbert.text.report import ReadingReport, users_stacklevel
 
 if TYPE_CHECKING:
     import torch
@@ -254,7 +254,7 @@ class FineTuner(TextEstimator):
                 "is not finite; the model is of no use. Lower learning_rate, or set "
                 "max_grad_norm and precision='float32'.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=users_stacklevel(),
             )
         return outcome
 

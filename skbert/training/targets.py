@@ -24,7 +24,7 @@ def check_labels(y: Any, n_samples: int, caller: str) -> np.ndarray:
             "for each row of X."
         )
     values = column_or_1d(_to_array(y), warn=True)
-    _check_length(values, n_samples, "y", caller)
+    check_length(values, n_samples, "y", caller)
     if values.dtype.kind in "fc" and not np.all(np.isfinite(values)):
         raise ValueError(f"y of {caller} contains NaN or infinity. Drop these rows.")
     if values.dtype == object:
@@ -59,7 +59,7 @@ def check_values(y: Any, n_samples: int, caller: str) -> np.ndarray:
         values = column_or_1d(values, warn=True)
     if values.ndim not in (1, 2):
         raise ValueError(f"y of {caller} must have 1 or 2 axes. Got shape {values.shape}.")
-    _check_length(values, n_samples, "y", caller)
+    check_length(values, n_samples, "y", caller)
     if not np.all(np.isfinite(values)):
         bad = np.flatnonzero(~np.isfinite(values.reshape(n_samples, -1)).all(axis=1))
         raise ValueError(
@@ -79,7 +79,7 @@ def check_weights(sample_weight: Any, n_samples: int, caller: str) -> np.ndarray
             f"Sample weights of {caller} must be 1D array or scalar. Got shape "
             f"{weights.shape}."
         )
-    _check_length(weights, n_samples, "sample_weight", caller)
+    check_length(weights, n_samples, "sample_weight", caller)
     if not np.all(np.isfinite(weights)) or np.any(weights < 0):
         raise ValueError(f"sample_weight of {caller} must be finite and not negative.")
     if not np.any(weights):
@@ -108,7 +108,8 @@ def _to_array(y: Any) -> np.ndarray:
     return array
 
 
-def _check_length(values: np.ndarray, n_samples: int, name: str, caller: str) -> None:
+def check_length(values: np.ndarray, n_samples: int, name: str, caller: str) -> None:
+    """Raise unless there is a value for each row of X."""
     if len(values) != n_samples:
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: X of {caller} "
