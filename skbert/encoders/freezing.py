@@ -6,8 +6,10 @@ from typing import Any
 
 import torch
 
+from skbert.text.encoding import collate
 
-def parameter_depths(model: Any, n_layers: int) -> dict[str, int]:
+
+def parameter_depths(encoder: Any) -> dict[str, int]:
     """The lowest layer output that each weight has an influence on.
 
     A weight of depth d changes the output of layer d and of none below it, so freezing k
@@ -17,8 +19,7 @@ def parameter_depths(model: Any, n_layers: int) -> dict[str, int]:
 
     Parameters
     ----------
-    model : PreTrainedModel
-    n_layers : int
+    encoder : TransformerEncoder
 
     Returns
     -------
@@ -26,20 +27,23 @@ def parameter_depths(model: Any, n_layers: int) -> dict[str, int]:
         0 for the embeddings to n_layers for the top layer, by name of the weight. Weights
         without influence on any layer, such as an unused pooler's, are left out.
     """
+    model = encoder.model
     names, parameters = zip(*model.named_parameters(), strict=True)
     wanted = [parameter.requires_grad for parameter in parameters]
     was_training = model.training
-    device = parameters[0].device
-    ids = torch.arange(3, device=device)[None] % model.get_input_embeddings().num_embeddings
+    # A pair, so that the types of both texts are read.
+    windows, _ = encoder.encode(
+        [("a b c", "d e")],
+        max_length=encoder.max_length,
+        long_text="truncate",
+        stride=0,
+        parallel=False,
+    )
+    batch = collate(windows, encoder.pad_id)
     try:
         model.eval().requires_grad_(True)
         with torch.enable_grad():
-            output = model(
-                input_ids=ids,
-                attention_mask=torch.ones_like(ids),
-                output_hidden_states=True,
-            )
-        outputs = [*output.hidden_states[:n_layers], output.last_hidden_state]
+            outputs = encoder.forward(batch, range(encoder.n_layers + 1)).layers
         depths: dict[str, int] = {}
         for depth, states in enumerate(outputs):
             left = [i for i, name in enumerate(names) if name not in depths]

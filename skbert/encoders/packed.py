@@ -16,6 +16,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from skbert.nn.hidden_states import HiddenStates
 
@@ -43,10 +44,14 @@ class PackedStack:
     fits : bool
         Whether the model has this structure and, tried on a small batch, gives the same
         states this way. Where False, the model's own forward is to be used.
+    checkpointing : bool
+        Whether layers are run again for their gradients, in place of keeping what is
+        inside them.
     """
 
     def __init__(self, model: Any) -> None:
         self.model = model
+        self.checkpointing = False
         self.fits = _has_structure(model)
         if self.fits:
             self.n_heads = model.config.num_attention_heads
@@ -84,7 +89,12 @@ class PackedStack:
                 break
             if number <= below:
                 continue
-            flat = self._layer(layer, flat, mask, groups)
+            if self.checkpointing and torch.is_grad_enabled():
+                flat = checkpoint(
+                    self._layer, layer, flat, mask, groups, use_reentrant=False
+                )
+            else:
+                flat = self._layer(layer, flat, mask, groups)
             if number in layers:
                 kept[number] = flat
 

@@ -11,12 +11,13 @@ import torch
 
 from skbert.encoders.freezing import parameter_depths
 from skbert.nn.hidden_states import HiddenStates
-from skbert.text.batching import plan_batches
+from skbert.text.batching import pieces_per_batch, plan_batches
 from skbert.text.encoding import Batch, Encoding, collate
 
 # Above this size the kept states lie in a temporary file that is mapped into memory.
 MEMORY_BYTES = 1 << 30
-BATCH_PIECES = 2048
+# Rows that a store takes at a time.
+BLOCK = 500
 
 
 class Prefix:
@@ -33,7 +34,7 @@ class Prefix:
     def __init__(self, encoder: Any, n_frozen: int) -> None:
         self.encoder = encoder
         self.n_frozen = n_frozen
-        self.depths = parameter_depths(encoder.model, encoder.n_layers)
+        self.depths = parameter_depths(encoder)
         for name, parameter in encoder.model.named_parameters():
             depth = self.depths.get(name)
             trains = depth is not None and (n_frozen == 0 or depth > n_frozen)
@@ -58,19 +59,45 @@ class Prefix:
             self.n_frozen
         )
 
-    def keep(self, encodings: Sequence[Encoding]) -> KeptStates:
-        """Output of the last frozen layer for every window."""
-        lengths = np.array([len(encoding) for encoding in encodings])
-        kept = KeptStates(lengths, self.encoder.hidden_size)
-        plan = plan_batches(encodings, max_pieces=BATCH_PIECES, max_rows=None)
+    def keep(
+        self, encodings: Sequence[Encoding], rows: Sequence[Any], store: Any = None
+    ) -> KeptStates:
+        """Output of the last frozen layer for every window.
+
+        ``store`` finds and keeps arrays by row, as ``training.store`` does; windows stand
+        in the order of ``rows``.
+        """
+        kept = KeptStates(encodings, len(rows), self.encoder.hidden_size)
+        missing = set(range(len(rows)))
+        if store is not None:
+            for row, states, _ in store.find(rows):
+                kept.of_row(row)[:] = states
+                missing.discard(row)
+        self._compute(encodings, missing, kept)
+        if store is not None:
+            places = sorted(missing)
+            for start in range(0, len(places), BLOCK):
+                block = places[start : start + BLOCK]
+                store.add((rows[row], kept.of_row(row), False) for row in block)
+        return kept
+
+    def _compute(
+        self, encodings: Sequence[Encoding], wanted: set[int], kept: KeptStates
+    ) -> None:
+        windows = [i for i, e in enumerate(encodings) if e.sample_index in wanted]
         model = self.encoder.model.eval()
+        plan = plan_batches(
+            [encodings[i] for i in windows],
+            max_pieces=pieces_per_batch(model.device.type),
+            max_rows=None,
+        )
         for group in plan:
-            batch = collate([encodings[i] for i in group], self.encoder.pad_id)
+            chosen = [windows[i] for i in group]
+            batch = collate([encodings[i] for i in chosen], self.encoder.pad_id)
             with torch.no_grad():
                 states = self.encoder.forward(batch, [self.n_frozen]).layers[0]
-            kept.put(group, states.float().cpu().numpy())
+            kept.put(chosen, states.float().cpu().numpy())
         model.train()
-        return kept
 
     def resume(self, batch: Batch, states: torch.Tensor) -> HiddenStates:
         """The last layer's output, from that of the last frozen layer."""
@@ -81,14 +108,23 @@ class Prefix:
 class KeptStates:
     """Hidden states of windows, one behind the other, in memory or in a mapped file."""
 
-    def __init__(self, lengths: np.ndarray, hidden_size: int) -> None:
-        self.offsets = np.concatenate([[0], np.cumsum(lengths)])
+    def __init__(
+        self, encodings: Sequence[Encoding], n_rows: int, hidden_size: int
+    ) -> None:
+        lengths = [len(encoding) for encoding in encodings]
+        self.offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        samples = [encoding.sample_index for encoding in encodings]
+        self._borders = self.offsets[np.searchsorted(samples, np.arange(n_rows + 1))]
         shape = (int(self.offsets[-1]), hidden_size)
         if shape[0] * shape[1] * 4 > MEMORY_BYTES:
             with tempfile.TemporaryFile() as file:  # gone when the mapping is
                 self.states: np.ndarray = np.memmap(file, np.float32, "w+", shape=shape)
         else:
             self.states = np.empty(shape, dtype=np.float32)
+
+    def of_row(self, row: int) -> np.ndarray:
+        """States of all windows of a row, as a view."""
+        return self.states[self._borders[row] : self._borders[row + 1]]
 
     def put(self, windows: Sequence[int], states: np.ndarray) -> None:
         for window, rows in zip(windows, states, strict=True):

@@ -243,8 +243,28 @@ class TransformerEncoder(Encoder):
         copied._lock = threading.Lock()
         return copied
 
+    def enable_checkpointing(self, caller: str) -> None:
+        """Compute layers again in the backward pass, which saves memory and costs time."""
+        if self._packed is not None and self._packed.fits:
+            self._packed.checkpointing = True
+        elif self.model.supports_gradient_checkpointing:
+            _set_checkpointing(self.model, True)
+        else:
+            raise ValueError(
+                f"The 'gradient_checkpointing' parameter of {caller} must be False for "
+                f"{type(self.model).__name__}, which does not support it. Lower "
+                "micro_batch_size to save memory."
+            )
+
+    def snapshot(self) -> TransformerEncoder:
+        """This encoder as it is now, in memory of its own on the CPU."""
+        model = copy.deepcopy(self.model).cpu().eval().requires_grad_(False)
+        return TransformerEncoder(model, self.tokenizer, self.declared)
+
     def finished(self) -> TransformerEncoder:
         """A trained copy as an encoder that no longer changes, on the CPU."""
+        if self.model.supports_gradient_checkpointing:
+            _set_checkpointing(self.model, False)
         return TransformerEncoder(self.model.cpu(), self.tokenizer, self.declared)
 
     def can_start_at(self, layer: int) -> bool:
@@ -300,6 +320,16 @@ class TransformerEncoder(Encoder):
             )
         ]
         return max(used, default=0) < table
+
+
+def _set_checkpointing(model: Any, on: bool) -> None:
+    # transformers 5 renamed it on the way.
+    new = hasattr(model, "activation_checkpointing_enable")
+    name = "activation_checkpointing" if new else "gradient_checkpointing"
+    if on:
+        getattr(model, f"{name}_enable")({"use_reentrant": False})
+    else:
+        getattr(model, f"{name}_disable")()
 
 
 def _load_checkpoint(config: Any, folder: Path) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from joblib import Memory
 from sklearn.base import BaseEstimator
 
 from skbert._version import __version__
@@ -17,10 +18,13 @@ from skbert.exceptions import VersionWarning
 from skbert.text.validation import check_rows, column_names, n_columns
 
 if TYPE_CHECKING:
+    import torch
     from sklearn.utils import Tags
 
     from skbert.encoders.base import Encoder
     from skbert.text.report import ReadingReport
+    from skbert.training.inference import ReadingOptions
+    from skbert.training.store import VectorStore
 
 Self = TypeVar("Self", bound="TextEstimator")
 
@@ -127,6 +131,44 @@ class TextEstimator(BaseEstimator):
                 f"The 'stride' parameter of {name} must be at most {largest} for windows "
                 f"of {length} pieces, {n_special} of them special. Got {self.stride}."
             )
+
+    # ---- reading
+
+    def _reading_options(self, long_text: str, batch_size: int | str) -> ReadingOptions:
+        from skbert.training.inference import ReadingOptions
+
+        return ReadingOptions(
+            max_length=self.max_length_,
+            long_text=long_text,
+            stride=self.stride,
+            batch_size=batch_size,
+        )
+
+    def _open_store(
+        self,
+        encoder: Encoder,
+        device: torch.device,
+        dtype: torch.dtype,
+        recipe: dict[str, Any],
+    ) -> VectorStore | None:
+        """The store in the folder of ``memory``, keyed by all that makes a vector."""
+        from skbert.training.store import VectorStore
+
+        folder = self.memory.location if isinstance(self.memory, Memory) else self.memory
+        if folder is None:
+            return None
+        recipe = {
+            "skbert": __version__,
+            "encoder": encoder.fingerprint(),
+            "computed": [device.type, str(dtype)],
+            "windows": [
+                self.max_length_,
+                getattr(self, "long_text_", self.long_text),
+                self.stride,
+            ],
+            **recipe,
+        }
+        return VectorStore(Path(os.path.expanduser(folder)), recipe)
 
     # ---- state
 

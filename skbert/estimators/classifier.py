@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy.sparse import issparse
+from joblib import Memory
 from scipy.special import expit, log_expit, log_softmax, logit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import type_of_target
 
+from skbert.estimators.callbacks import with_callbacks
 from skbert.estimators.finetuning import FineTuner
 from skbert.estimators.params import Rule, a, check_params, option, real
 from skbert.text.report import users_stacklevel
@@ -94,6 +94,12 @@ class BertClassifier(ClassifierMixin, FineTuner):
         of probabilities however long it is.
     stride : int, default=0
         Pieces that neighbouring windows share.
+    gradient_checkpointing : bool, default=False
+        Compute each layer again in the backward pass in place of keeping what is inside
+        it: less memory, a third more time, the same result.
+    memory : str, path, joblib.Memory or None, default=None
+        A folder in which the output of frozen layers is kept, for later fits, candidates
+        of a grid and worker processes. Without frozen layers it is not used.
     device : str, default="auto"
         "auto", "cpu", "cuda", "cuda:1", "mps".
     precision : {"auto", "float32", "bfloat16", "float16"}, default="auto"
@@ -126,6 +132,8 @@ class BertClassifier(ClassifierMixin, FineTuner):
         Epoch whose weights were kept, from 1.
     n_trainable_parameters_ : int
         Weights that were trained.
+    n_halved_ : int
+        How often ``micro_batch_size="auto"`` was halved for lack of GPU memory.
     n_frozen_layers_ : int
         Layers that were frozen.
     pooling_ : str
@@ -177,7 +185,7 @@ class BertClassifier(ClassifierMixin, FineTuner):
 
     def __init__(
         self,
-        model: str | Path = "sentence-transformers/all-MiniLM-L6-v2",
+        model: str | os.PathLike[str] = "sentence-transformers/all-MiniLM-L6-v2",
         *,
         frozen_layers: int | float | str = 0,
         max_epochs: int = 5,
@@ -202,6 +210,8 @@ class BertClassifier(ClassifierMixin, FineTuner):
         max_length: int | None = None,
         long_text: str = "truncate",
         stride: int = 0,
+        gradient_checkpointing: bool = False,
+        memory: str | os.PathLike[str] | Memory | None = None,
         device: str = "auto",
         precision: str = "auto",
         warm_start: bool = False,
@@ -230,6 +240,8 @@ class BertClassifier(ClassifierMixin, FineTuner):
             max_length=max_length,
             long_text=long_text,
             stride=stride,
+            gradient_checkpointing=gradient_checkpointing,
+            memory=memory,
             device=device,
             precision=precision,
             warm_start=warm_start,
@@ -240,6 +252,7 @@ class BertClassifier(ClassifierMixin, FineTuner):
         self.label_smoothing = label_smoothing
         self.threshold = threshold
 
+    @with_callbacks
     def fit(
         self,
         X: Any,
@@ -277,6 +290,7 @@ class BertClassifier(ClassifierMixin, FineTuner):
         proceed = self.warm_start and hasattr(self, "encoder_")
         return self._fit(X, y, sample_weight, (X_val, y_val), None, proceed)
 
+    @with_callbacks
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
     ) -> BertClassifier:
@@ -422,7 +436,7 @@ class BertClassifier(ClassifierMixin, FineTuner):
         rows = self._rows(X, ("texts", "pairs"), reset=not proceed)
 
         from skbert.training.objectives import binary_cross_entropy, cross_entropy
-        from skbert.training.targets import check_weights
+        from skbert.training.targets import check_weights, encode_labels, read_labels
 
         weights = check_weights(sample_weight, len(rows), name)
         kind, labels = read_labels(y, len(rows), name)
@@ -480,6 +494,7 @@ class BertClassifier(ClassifierMixin, FineTuner):
             rng=rng,
             proceed=proceed,
             max_epochs=max_epochs or self.max_epochs,
+            given=(X, y),
         )
         self._warn_if_collapsed(outcome, targets)
         return self
@@ -538,51 +553,3 @@ class BertClassifier(ClassifierMixin, FineTuner):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
-
-
-def read_labels(y: Any, n_samples: int, name: str) -> tuple[str | None, np.ndarray]:
-    """Kind and labels: None for one per row, "lists", or the type of an indicator."""
-    from skbert.training.targets import check_labels, check_length
-
-    if y is not None and not isinstance(y, str):
-        first = next(iter(y.tolist() if hasattr(y, "tolist") else y), None)
-        if isinstance(first, list | tuple | set) and all(isinstance(v, str) for v in first):
-            rows = np.empty(len(y), dtype=object)
-            for position, row in enumerate(y):
-                if isinstance(row, str) or not all(isinstance(label, str) for label in row):
-                    raise ValueError(
-                        f"y of {name} must hold a list of strings for every row. Got "
-                        f"{row!r} at position {position}."
-                    )
-                rows[position] = sorted(set(row))
-            check_length(rows, n_samples, "y", name)
-            return "lists", rows
-        two_axes = getattr(y, "ndim", None) == 2 or isinstance(first, list | tuple)
-        if two_axes and type_of_target(y) == "multilabel-indicator":
-            matrix = y.toarray() if issparse(y) else np.asarray(y)
-            check_length(matrix, n_samples, "y", name)
-            return matrix.dtype.str, matrix
-    return None, check_labels(y, n_samples, name)
-
-
-def encode_labels(
-    kind: str | None, labels: np.ndarray, classes: np.ndarray, name: str
-) -> np.ndarray:
-    """Class numbers, or a float matrix of zeros and ones."""
-    if kind == "lists":
-        known = {label: column for column, label in enumerate(classes.tolist())}
-        matrix = np.zeros((len(labels), len(classes)), dtype=np.float32)
-        for row, names in enumerate(labels):
-            if unknown := [label for label in names if label not in known]:
-                raise ValueError(f"y of {name} holds labels {unknown} unknown to fit.")
-            matrix[row, [known[label] for label in names]] = 1
-        return matrix
-    if kind is not None:
-        return labels.astype(np.float32)
-    targets = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
-    if (wrong := classes[targets] != labels).any():
-        raise ValueError(
-            f"y of {name} holds labels {np.unique(labels[wrong]).tolist()} that are not "
-            f"among the classes {classes.tolist()}."
-        )
-    return targets.astype(np.int64)

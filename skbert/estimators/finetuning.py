@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from numbers import Integral
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from joblib import Memory
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
 from skbert.estimators.base import TextEstimator
+from skbert.estimators.callbacks import CallbackSupportMixin, EpochTasks
 from skbert.estimators.params import (
     Rule,
     a,
     boolean,
+    check_params,
     integer,
     option,
     real,
@@ -30,11 +33,11 @@ if TYPE_CHECKING:
 
     from skbert.encoders.base import Encoder
     from skbert.encoders.prefix import Prefix
-    from skbert.training.loop import Outcome
+    from skbert.training.loop import Outcome, Source
     from skbert.training.objectives import Objective
 
 
-class FineTuner(TextEstimator):
+class FineTuner(CallbackSupportMixin, TextEstimator):
     """Base of estimators that train an encoder and a head together.
 
     Subclasses turn y into targets and outputs into predictions; everything between is
@@ -45,7 +48,7 @@ class FineTuner(TextEstimator):
     head_: list[tuple[np.ndarray, np.ndarray]]
 
     _rules: ClassVar[dict[str, Rule]] = {
-        "model": a((str, Path), "a folder or the name of a model"),
+        "model": a((str, os.PathLike), "a folder or the name of a model"),
         "frozen_layers": integer(0) | real(0, 1) | option("all"),
         "max_epochs": integer(1),
         "learning_rate": real(0),
@@ -67,6 +70,8 @@ class FineTuner(TextEstimator):
         "long_text": option("truncate", "head_tail", "windows"),
         "stride": integer(0),
         "warm_start": boolean(),
+        "gradient_checkpointing": boolean(),
+        "memory": a((str, os.PathLike, Memory), "a folder, a joblib.Memory") | option(None),
         "device": a(str, "'auto', 'cpu', 'cuda', 'cuda:<number>' or 'mps'"),
         "precision": option("auto", "float32", "bfloat16", "float16"),
         "verbose": integer(0) | boolean(),
@@ -74,7 +79,7 @@ class FineTuner(TextEstimator):
 
     def __init__(
         self,
-        model: str | Path = "sentence-transformers/all-MiniLM-L6-v2",
+        model: str | os.PathLike[str] = "sentence-transformers/all-MiniLM-L6-v2",
         *,
         frozen_layers: int | float | str = 0,
         max_epochs: int = 5,
@@ -96,6 +101,8 @@ class FineTuner(TextEstimator):
         max_length: int | None = None,
         long_text: str = "truncate",
         stride: int = 0,
+        gradient_checkpointing: bool = False,
+        memory: str | os.PathLike[str] | Memory | None = None,
         device: str = "auto",
         precision: str = "auto",
         warm_start: bool = False,
@@ -123,6 +130,8 @@ class FineTuner(TextEstimator):
         self.max_length = max_length
         self.long_text = long_text
         self.stride = stride
+        self.gradient_checkpointing = gradient_checkpointing
+        self.memory = memory
         self.device = device
         self.precision = precision
         self.warm_start = warm_start
@@ -143,20 +152,22 @@ class FineTuner(TextEstimator):
         rng: np.random.RandomState,
         proceed: bool,
         max_epochs: int,
+        given: tuple[Any, Any],
     ) -> Outcome:
         """Train from the pretrained weights and keep what was learnt.
 
         ``validation`` holds rows and a function from their outputs to a score. With
-        ``proceed`` training goes on from the fitted weights.
+        ``proceed`` training goes on from the fitted weights. ``given`` is X and y as the
+        user gave them, for callbacks.
         """
         import torch
 
         from skbert.encoders.loading import load_encoder
         from skbert.encoders.prefix import Prefix
         from skbert.nn.heads import Head
-        from skbert.nn.network import TextNetwork
+        from skbert.nn.network import TextNetwork, set_dropout
         from skbert.training.device import resolve_device, resolve_precision
-        from skbert.training.loop import TrainingOptions, seeded, train
+        from skbert.training.loop import TrainingOptions, evaluate, seeded, train
         from skbert.training.schedule import parameter_groups
 
         device = resolve_device(self.device, type(self).__name__)
@@ -168,13 +179,15 @@ class FineTuner(TextEstimator):
 
         with seeded(int(rng.randint(2**31 - 1)), device):
             encoder = pretrained.trainable(device)
+            if self.gradient_checkpointing:
+                encoder.enable_checkpointing(type(self).__name__)
             prefix = Prefix(encoder, n_frozen)
-            dropout = _set_dropout(encoder.model, self.dropout)
+            dropout = set_dropout(encoder.model, self.dropout)
             head = Head(encoder.hidden_size, self.hidden_layer_sizes, n_outputs, dropout)
             if proceed:
                 head.set_arrays(self.head_)
             head.to(device)
-            source = self._source(rows, prefix, device, report)
+            source = self._source(rows, prefix, pretrained, device, report)
             resumes = prefix.can_resume()
 
             def forward(batch: Any) -> Any:
@@ -205,17 +218,24 @@ class FineTuner(TextEstimator):
 
             validate = None
             if validation is not None:
-                held_out = self._source(validation[0], prefix, device, report)
+                held_out = self._source(validation[0], prefix, pretrained, device, report)
 
                 def validate() -> float:
-                    return validation[1](_outputs(network, held_out, self.batch_size))
+                    return validation[1](evaluate(network, held_out, self.batch_size))
 
+            def snapshot() -> dict[str, Any]:
+                return {"encoder_": encoder.snapshot(), "head_": head.arrays()}
+
+            self.n_frozen_layers_ = n_frozen
+            tasks = EpochTasks(self, max_epochs, *given, snapshot)
             with tqdm(total=max_epochs, disable=not self.verbose, unit="epoch") as bar:
 
                 def on_epoch(record: dict[str, Any]) -> bool:
                     bar.set_postfix(loss=f"{record['loss']:.4f}")
                     bar.update()
-                    return False
+                    # A callback that draws must not change what dropout draws next.
+                    with torch.random.fork_rng(devices=[]):
+                        return tasks.end_epoch()
 
                 outcome = train(
                     network,
@@ -240,7 +260,7 @@ class FineTuner(TextEstimator):
                     validate=validate,
                     on_epoch=on_epoch,
                 )
-        self.n_frozen_layers_ = n_frozen
+            tasks.end()
         self.n_trainable_parameters_ = sum(p.numel() for g in groups for p in g["params"])
         self.head_ = head.arrays()
         self.encoder_ = encoder.finished()
@@ -248,6 +268,7 @@ class FineTuner(TextEstimator):
         self.history_ = outcome.history
         self.n_iter_ = len(outcome.history)
         self.best_epoch_ = outcome.best_epoch
+        self.n_halved_ = outcome.n_halved
         if outcome.diverged:
             warnings.warn(
                 f"{type(self).__name__} stopped in epoch {self.n_iter_} because the loss "
@@ -283,36 +304,52 @@ class FineTuner(TextEstimator):
         return self.pooling_
 
     def _source(
-        self, rows: list[Any], prefix: Prefix, device: torch.device, report: ReadingReport
-    ) -> Any:
+        self,
+        rows: list[Any],
+        prefix: Prefix,
+        pretrained: Encoder,
+        device: torch.device,
+        report: ReadingReport,
+    ) -> Source:
         """Rows in the form in which they are read in every epoch."""
+        import torch
+
         from skbert.training.source import VectorSource, WindowSource, encode_all
 
         encoder = prefix.encoder
         if prefix.n_frozen == encoder.n_layers:
-            return VectorSource(self._vectors(rows, encoder, device, report), device)
-        encodings = encode_all(encoder, rows, self._reading_options(), report)
-        kept = prefix.keep(encodings) if prefix.can_resume() else None
-        return WindowSource(encodings, len(rows), encoder.pad_id, device, kept)
+            vectors = self._vectors(
+                rows, encoder, pretrained, device, torch.float32, report
+            )
+            return VectorSource(vectors, device)
+        options = self._reading_options(self.long_text, "auto")
+        encodings = encode_all(encoder, rows, options, report)
+        kept = None
+        if prefix.can_resume():
+            recipe = {"states of layer": prefix.n_frozen}
+            store = self._open_store(pretrained, device, torch.float32, recipe)
+            kept = prefix.keep(encodings, rows, store)
+        return WindowSource(
+            encodings, len(rows), encoder.pad_id, encoder.hidden_size, device, kept
+        )
 
     # ---- reading
 
-    def _reading_options(self) -> Any:
-        from skbert.training.inference import ReadingOptions
-
-        return ReadingOptions(
-            max_length=self.max_length_,
-            long_text=self.long_text,
-            stride=self.stride,
-            batch_size="auto",
-        )
-
     def _vectors(
-        self, rows: list[Any], encoder: Encoder, device: torch.device, report: ReadingReport
+        self,
+        rows: list[Any],
+        encoder: Encoder,
+        stored_as: Encoder | None,
+        device: torch.device,
+        dtype: torch.dtype,
+        report: ReadingReport,
     ) -> np.ndarray:
-        """Pooled vectors of the last layer, (n_rows, hidden_size), float32."""
-        from skbert.training.inference import run_rows
-        from skbert.training.vectors import DocumentReader
+        """Pooled vectors of the last layer, (n_rows, hidden_size), float32.
+
+        ``stored_as`` is the encoder to whose vectors ``memory`` may add, with the same
+        weights as ``encoder``; None where they are not pretrained ones.
+        """
+        from skbert.training.vectors import DocumentReader, read_rows
 
         reader = DocumentReader(
             encoder=encoder,
@@ -322,17 +359,22 @@ class FineTuner(TextEstimator):
             normalize=False,
             size=encoder.hidden_size,
         )
+        store = None
+        if stored_as is not None:
+            recipe = {"vectors pooled by": self.pooling_}
+            store = self._open_store(stored_as, device, dtype, recipe)
+        options = self._reading_options(self.long_text, "auto")
         out = np.zeros((len(rows), encoder.hidden_size), np.float32)
-        for result in run_rows(
+        for positions, vector in read_rows(
             rows,
-            encoder,
-            reader.compute,
-            self._reading_options(),
+            reader,
+            options,
             device,
             report=report,
             progress=lambda n: None,
+            store=store,
         ):
-            out[result.positions] = reader.join(rows[result.positions[0]], result.windows)
+            out[positions] = vector
         return out
 
     def transform(self, X: Any) -> np.ndarray:
@@ -346,18 +388,43 @@ class FineTuner(TextEstimator):
         Returns
         -------
         ndarray of shape (n_samples, hidden_size), float32
+
+        Raises
+        ------
+        NotFittedError
+            If ``fit`` was not called.
+        ValueError
+            If X holds anything but texts; the positions are named. Also if ``pooling`` or
+            ``max_length`` were changed after ``fit``.
         """
         from skbert.training.device import resolve_device, resolve_precision
 
         check_is_fitted(self)
+        self._check_unchanged()
         rows = self._rows(X, ("texts", "pairs"), reset=False)
         self._check_room(self.encoder_, rows)
         device = resolve_device(self.device, type(self).__name__)
-        encoder = self.encoder_.placed(device, resolve_precision(self.precision, device))
+        dtype = resolve_precision(self.precision, device)
+        encoder = self.encoder_.placed(device, dtype)
         report = ReadingReport()
-        vectors = self._vectors(rows, encoder, device, report)
+        frozen = self.n_frozen_layers_ == encoder.n_layers
+        stored_as = self.encoder_ if frozen else None
+        vectors = self._vectors(rows, encoder, stored_as, device, dtype, report)
         self._report(report, rows)
         return vectors
+
+    def _check_unchanged(self) -> None:
+        """Refuse parameters that were set after ``fit`` and would be ignored."""
+        check_params(self, self._rules)
+        now = {
+            "pooling": (self._resolve_pooling(self.encoder_), self.pooling_),
+            "max_length": (self._resolve_max_length(self.encoder_), self.max_length_),
+        }
+        if changed := [name for name, (new, old) in now.items() if new != old]:
+            raise ValueError(
+                f"The parameters of {type(self).__name__} were changed after fit: "
+                f"{', '.join(changed)}. Call fit again."
+            )
 
     def _predict_outputs(self, X: Any) -> np.ndarray:
         """Outputs of the head, (n_samples, n_outputs), float64."""
@@ -366,33 +433,3 @@ class FineTuner(TextEstimator):
         for hidden_weight, hidden_bias in hidden:
             values = np.tanh(values @ hidden_weight.T + hidden_bias)
         return values @ weight.T + bias
-
-
-def _outputs(network: Any, source: Any, batch_size: int) -> np.ndarray:
-    """Outputs of a network in evaluation mode for all rows of a source."""
-    import torch
-
-    parts = []
-    with torch.no_grad():
-        for start in range(0, len(source), batch_size):
-            rows = np.arange(start, min(start + batch_size, len(source)))
-            parts.append(network(source.batch(rows)).double().cpu().numpy())
-    return np.concatenate(parts)
-
-
-def _set_dropout(model: Any, dropout: float | None) -> float:
-    """Put a dropout rate into a model, unless it is None; the rate for its head."""
-    import torch
-
-    if dropout is None:
-        config = model.config
-        names = ("classifier_dropout", "hidden_dropout_prob", "dropout", "dropout_rate")
-        rates = [getattr(config, name, None) for name in names]
-        return next((float(rate) for rate in rates if isinstance(rate, int | float)), 0.1)
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = dropout
-        for name, value in vars(module).items():
-            if "dropout" in name and isinstance(value, float):
-                setattr(module, name, dropout)
-    return dropout

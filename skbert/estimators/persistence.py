@@ -26,6 +26,7 @@ def save(estimator: Any, folder: Path) -> None:
 
     check_is_fitted(estimator)
     state = estimator.__getstate__()
+    state.pop("_skl_callbacks", None)  # objects with code of their own
     encoder = dict(state.pop(ENCODER_KEY))
     arrays = encoder.pop("weights")
     tokenizer = encoder.pop("tokenizer")

@@ -10,6 +10,7 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 
+from skbert.estimators.callbacks import with_callbacks
 from skbert.estimators.finetuning import FineTuner
 from skbert.estimators.params import check_params
 
@@ -73,6 +74,12 @@ class BertRegressor(RegressorMixin, FineTuner):
         of probabilities however long it is.
     stride : int, default=0
         Pieces that neighbouring windows share.
+    gradient_checkpointing : bool, default=False
+        Compute each layer again in the backward pass in place of keeping what is inside
+        it: less memory, a third more time, the same result.
+    memory : str, path, joblib.Memory or None, default=None
+        A folder in which the output of frozen layers is kept, for later fits, candidates
+        of a grid and worker processes. Without frozen layers it is not used.
     device : str, default="auto"
         "auto", "cpu", "cuda", "cuda:1", "mps".
     precision : {"auto", "float32", "bfloat16", "float16"}, default="auto"
@@ -106,6 +113,8 @@ class BertRegressor(RegressorMixin, FineTuner):
         Epoch whose weights were kept, from 1.
     n_trainable_parameters_ : int
         Weights that were trained.
+    n_halved_ : int
+        How often ``micro_batch_size="auto"`` was halved for lack of GPU memory.
     n_frozen_layers_ : int
         Layers that were frozen.
     pooling_ : str
@@ -148,6 +157,7 @@ class BertRegressor(RegressorMixin, FineTuner):
     target_mean_: np.ndarray
     target_scale_: np.ndarray
 
+    @with_callbacks
     def fit(
         self,
         X: Any,
@@ -231,6 +241,7 @@ class BertRegressor(RegressorMixin, FineTuner):
             rng=rng,
             proceed=proceed,
             max_epochs=self.max_epochs,
+            given=(X, y),
         )
         return self
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,7 +14,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
-from skbert._version import __version__
 from skbert.estimators.base import TextEstimator
 from skbert.estimators.params import (
     Rule,
@@ -28,10 +25,8 @@ from skbert.estimators.params import (
     sequence_of_ints,
 )
 from skbert.text.report import ReadingReport
-from skbert.training.store import BLOCK, VectorStore
 
 if TYPE_CHECKING:
-    import torch
     from sklearn.utils import Tags
 
     from skbert.encoders.base import Encoder
@@ -63,9 +58,9 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
     pooling : {"auto", "mean", "cls", "max", "last"}, default="auto"
         From pieces to a text. "mean" and "max" go over all pieces, special ones included;
         "cls" is the hidden state of the summary piece, not the pooler's output; "last" is
-        the last piece. "auto" is what a sentence-transformers checkpoint states, else
-        "mean", with a warning if it states something else. Not used with
-        ``output="words"``.
+        the last piece; of several windows these two take the mean. "auto" is what a
+        sentence-transformers checkpoint states, else "mean", with a warning if it states
+        something else. Not used with ``output="words"``.
     word_pooling : {"mean", "first", "last", "max"}, default="mean"
         From pieces to a word. Only used with ``output="words"``.
     layers : int, list of int or "all", default=-1
@@ -367,52 +362,10 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
     ) -> Iterator[tuple[list[int], np.ndarray]]:
         """Positions and vectors of each distinct row, kept ones first."""
         from skbert.training.device import resolve_device, resolve_precision
+        from skbert.training.vectors import DocumentReader, WordReader, read_rows
 
         device = resolve_device(self.device, type(self).__name__)
         dtype = resolve_precision(self.precision, device)
-        folder = self.memory.location if isinstance(self.memory, Memory) else self.memory
-        if folder is None:
-            yield from self._compute(rows, report, device, dtype)
-            return
-
-        folder = Path(os.path.expanduser(folder))
-        store = self._open_store(folder, device, dtype)
-        missing = set(range(len(rows)))
-        for position, vectors, cut in store.find(rows):
-            missing.discard(position)
-            if cut:
-                report.cut.add(position)
-            yield [position], vectors
-        if not missing:
-            return
-        places = sorted(missing)
-        lost = ReadingReport()
-        fresh: list[tuple[Any, np.ndarray, bool]] = []
-        # Closed also when writing is interrupted: an error that is kept, as an interactive
-        # session does, would else keep the workers waiting, and the next call with them.
-        with closing(
-            self._compute([rows[p] for p in places], lost, device, dtype)
-        ) as computed:
-            for positions, vectors in computed:
-                yield [places[p] for p in positions], vectors
-                row = rows[places[positions[0]]]
-                fresh.append((row, vectors, positions[0] in lost.cut))
-                if len(fresh) == BLOCK:
-                    store.add(fresh)
-                    fresh = []
-        store.add(fresh)
-        report.add(lost, [[place] for place in places])
-
-    def _compute(
-        self,
-        rows: list[Any],
-        report: ReadingReport,
-        device: torch.device,
-        dtype: torch.dtype,
-    ) -> Generator[tuple[list[int], np.ndarray], None, None]:
-        from skbert.training.inference import ReadingOptions, run_rows
-        from skbert.training.vectors import DocumentReader, WordReader
-
         documents = self.output == "document"
         reader = (DocumentReader if documents else WordReader)(
             encoder=self.encoder_.placed(device, dtype),
@@ -422,38 +375,22 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
             normalize=self.normalize,
             size=self.n_features_out_,
         )
-        options = ReadingOptions(
-            max_length=self.max_length_,
-            long_text=self.long_text_,
-            stride=self.stride,
-            batch_size=self.batch_size,
-        )
+        recipe = {
+            "layers": [*self.layers_, self.layer_pooling],
+            "pooling": [self.output, self.pooling_, self.word_pooling, self.normalize],
+        }
+        store = self._open_store(self.encoder_, device, dtype, recipe)
+        options = self._reading_options(self.long_text_, self.batch_size)
         with tqdm(total=len(rows), disable=not self.verbose, unit="row") as bar:
-            for result in run_rows(
+            yield from read_rows(
                 rows,
-                reader.encoder,
-                reader.compute,
+                reader,
                 options,
                 device,
                 report=report,
                 progress=bar.update,
-            ):
-                row = rows[result.positions[0]]
-                yield result.positions, reader.join(row, result.windows)
-
-    def _open_store(
-        self, folder: Path, device: torch.device, dtype: torch.dtype
-    ) -> VectorStore:
-        """The store in the folder of ``memory``, keyed by all that makes a vector."""
-        recipe = {
-            "skbert": __version__,
-            "encoder": self.encoder_.fingerprint(),
-            "computed": [device.type, str(dtype)],
-            "layers": [*self.layers_, self.layer_pooling],
-            "pooling": [self.output, self.pooling_, self.word_pooling, self.normalize],
-            "windows": [self.max_length_, self.long_text_, self.stride],
-        }
-        return VectorStore(folder, recipe)
+                store=store,
+            )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -90,3 +90,19 @@ class TextNetwork(nn.Module):
     def forward(self, batch: Any) -> torch.Tensor:
         """Outputs of the head for the texts of a batch, (n_texts, n_outputs)."""
         return self.head(self.vectors(batch))
+
+
+def set_dropout(model: nn.Module, dropout: float | None) -> float:
+    """Put a dropout rate into an encoder, unless it is None; the rate for its head."""
+    if dropout is None:
+        config: Any = model.config
+        names = ("classifier_dropout", "hidden_dropout_prob", "dropout", "dropout_rate")
+        rates = [getattr(config, name, None) for name in names]
+        return next((float(rate) for rate in rates if isinstance(rate, int | float)), 0.1)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = dropout
+        for name, value in vars(module).items():
+            if "dropout" in name and isinstance(value, float):
+                setattr(module, name, dropout)
+    return dropout

@@ -16,6 +16,15 @@ from skbert.text.encoding import Encoding
 CHUNK_ROWS = 4096
 CHUNK_CHARACTERS = 400_000
 
+# Pieces in a batch, pads included. On a CPU a larger batch is no faster, and the blocks of
+# many sizes that it takes tear the heap apart; a GPU wants enough work for every launch.
+BATCH_PIECES = {"cpu": 768, "cuda": 32_768, "mps": 8192}
+
+
+def pieces_per_batch(device: str) -> int:
+    """How many pieces to compute at a time on a kind of device."""
+    return BATCH_PIECES.get(device, BATCH_PIECES["mps"])
+
 
 class DistinctRows:
     """The distinct rows of an input, longest first, and where each of them stands.

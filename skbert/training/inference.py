@@ -10,17 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from skbert.text.batching import DistinctRows, plan_batches
+from skbert.text.batching import DistinctRows, pieces_per_batch, plan_batches
 from skbert.text.encoding import Batch, Encoding, collate
 from skbert.training.device import map_side_by_side, n_threads
 
 if TYPE_CHECKING:
     from skbert.encoders.base import Encoder
     from skbert.text.report import ReadingReport
-
-# Pieces in a batch, pads included. On a CPU a larger batch leaves the cache; a GPU wants
-# enough work for every launch.
-BATCH_PIECES = {"cpu": 2048, "cuda": 32_768, "mps": 8192}
 
 
 @dataclass(frozen=True)
@@ -170,7 +166,7 @@ def _prepare(
     """Tokenise and plan, a chunk at a time."""
     distinct = DistinctRows(rows)
     max_rows = None if options.batch_size == "auto" else int(options.batch_size)
-    max_pieces = BATCH_PIECES.get(device.type, 8192) if max_rows is None else None
+    max_pieces = pieces_per_batch(device.type) if max_rows is None else None
     for chunk in distinct.chunks():
         positions = distinct.positions[chunk.start : chunk.stop]
         encodings, lost = encoder.encode(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -92,7 +93,7 @@ def train(
     set_mode: Callable[[], None],
     validate: Callable[[], float] | None,
     on_epoch: Callable[[dict[str, Any]], bool],
-    make_optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW,
+    make_optimizer: Callable[..., torch.optim.Optimizer] | None = None,
 ) -> Outcome:
     """Fit a network to targets.
 
@@ -122,13 +123,16 @@ def train(
         without a better one.
     on_epoch : callable
         Is told each record; True stops the training.
-    make_optimizer : callable
-        Takes the groups.
+    make_optimizer : callable or None
+        Takes the groups. None is AdamW.
 
     Returns
     -------
     Outcome
     """
+    # Fused, a step of AdamW passes over the weights once, and on a CPU takes half the time.
+    fused = device.type in {"cpu", "cuda"}
+    make_optimizer = make_optimizer or partial(torch.optim.AdamW, fused=fused)
     optimizer = make_optimizer(groups)
     scaler = torch.amp.GradScaler(device.type, enabled=options.dtype == torch.float16)
     n_steps = max(1, -(-len(source) // options.batch_size) * options.max_epochs)
@@ -214,3 +218,13 @@ def train(
                 parameter.copy_(value)
     network.eval()
     return outcome
+
+
+def evaluate(network: nn.Module, source: Source, batch_size: int) -> np.ndarray:
+    """Outputs of a network in evaluation mode for all rows of a source, float64."""
+    parts = []
+    with torch.no_grad():
+        for start in range(0, len(source), batch_size):
+            rows = np.arange(start, min(start + batch_size, len(source)))
+            parts.append(network(source.batch(rows)).double().cpu().numpy())
+    return np.concatenate(parts)

@@ -28,7 +28,7 @@ class TrainingBatch:
     ----------
     n_texts : int
     vectors : Tensor of shape (n_texts, hidden_size) or None
-        Where the whole encoder is frozen, all that is needed.
+        Where the whole encoder is frozen, or no text has pieces, all that is needed.
     windows : Batch or None
         Windows of the texts, longest first.
     owned : Tensor of shape (n_windows, n_pieces), bool, or None
@@ -86,6 +86,7 @@ class WindowSource:
         Windows in order; ``sample_index`` is the row. A row may have none.
     n_rows : int
     pad_id : int
+    hidden_size : int
     device : torch.device
     kept : KeptStates or None
         States of the windows, by their place in ``encodings``.
@@ -96,6 +97,7 @@ class WindowSource:
         encodings: Sequence[Encoding],
         n_rows: int,
         pad_id: int,
+        hidden_size: int,
         device: torch.device,
         kept: KeptStates | None = None,
     ) -> None:
@@ -105,6 +107,7 @@ class WindowSource:
             if len(encoding):
                 self._windows[encoding.sample_index].append(window)
         self._pad_id = pad_id
+        self._hidden_size = hidden_size
         self._device = device
         self._kept = kept
 
@@ -116,6 +119,9 @@ class WindowSource:
         # Neighbours of one length share an attention call; the sum does not mind the order.
         pairs.sort(key=lambda pair: -len(self._encodings[pair[0]]))
         windows = [window for window, _ in pairs]
+        if not windows:  # only texts without pieces, whose vectors are zeros
+            zeros = torch.zeros(len(rows), self._hidden_size, device=self._device)
+            return TrainingBatch(len(rows), vectors=zeros)
         batch = collate([self._encodings[window] for window in windows], self._pad_id)
         states = None
         if self._kept is not None:

@@ -5,8 +5,55 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.utils import column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+
+
+def read_labels(y: Any, n_samples: int, name: str) -> tuple[str | None, np.ndarray]:
+    """Kind and labels: None for one per row, "lists", or the type of an indicator."""
+    if y is not None and not isinstance(y, str):
+        first = next(iter(y.tolist() if hasattr(y, "tolist") else y), None)
+        if isinstance(first, list | tuple | set) and all(isinstance(v, str) for v in first):
+            rows = np.empty(len(y), dtype=object)
+            for position, row in enumerate(y):
+                if isinstance(row, str) or not all(isinstance(label, str) for label in row):
+                    raise ValueError(
+                        f"y of {name} must hold a list of strings for every row. Got "
+                        f"{row!r} at position {position}."
+                    )
+                rows[position] = sorted(set(row))
+            check_length(rows, n_samples, "y", name)
+            return "lists", rows
+        two_axes = getattr(y, "ndim", None) == 2 or isinstance(first, list | tuple)
+        if two_axes and type_of_target(y) == "multilabel-indicator":
+            matrix = y.toarray() if issparse(y) else np.asarray(y)
+            check_length(matrix, n_samples, "y", name)
+            return matrix.dtype.str, matrix
+    return None, check_labels(y, n_samples, name)
+
+
+def encode_labels(
+    kind: str | None, labels: np.ndarray, classes: np.ndarray, name: str
+) -> np.ndarray:
+    """Class numbers, or a float matrix of zeros and ones."""
+    if kind == "lists":
+        known = {label: column for column, label in enumerate(classes.tolist())}
+        matrix = np.zeros((len(labels), len(classes)), dtype=np.float32)
+        for row, names in enumerate(labels):
+            if unknown := [label for label in names if label not in known]:
+                raise ValueError(f"y of {name} holds labels {unknown} unknown to fit.")
+            matrix[row, [known[label] for label in names]] = 1
+        return matrix
+    if kind is not None:
+        return labels.astype(np.float32)
+    targets = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
+    if (wrong := classes[targets] != labels).any():
+        raise ValueError(
+            f"y of {name} holds labels {np.unique(labels[wrong]).tolist()} that are not "
+            f"among the classes {classes.tolist()}."
+        )
+    return targets.astype(np.int64)
 
 
 def check_labels(y: Any, n_samples: int, caller: str) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,15 @@ import numpy as np
 import torch
 
 from skbert.nn.pooling import pool_pieces, pool_words
+from skbert.text.report import ReadingReport
+from skbert.training.inference import ReadingOptions, run_rows
+from skbert.training.store import BLOCK, VectorStore
 
 if TYPE_CHECKING:
     from skbert.encoders.base import Encoder
     from skbert.text.encoding import Batch
+
+Vectors = Generator[tuple[list[int], np.ndarray], None, None]
 
 
 @dataclass(frozen=True)
@@ -67,13 +73,13 @@ class DocumentReader(Reader):
         return list(zip(vectors, batch.owned.sum(axis=1).tolist(), strict=True))
 
     def join(self, row: Any, windows: list[Any]) -> np.ndarray:
-        """Mean over all pieces of all windows, their maximum, the mean of their summary
-        pieces, or the last piece of all."""
+        """Mean over all pieces of all windows, their maximum, or the mean over the
+        windows' summary or last pieces; as training does in ``nn.network``."""
         if not windows:
             return np.zeros(self.size, np.float32)
         vectors = [vector for vector, _ in windows]
-        if len(windows) == 1 or self.pooling == "last":
-            vector = vectors[-1]
+        if len(windows) == 1:
+            vector = vectors[0]
         elif self.pooling == "max":
             vector = np.max(vectors, axis=0)
         else:
@@ -121,3 +127,63 @@ class WordReader(Reader):
             out[words] = new
             seen[words] += counts
         return self.finish(out)
+
+
+def read_rows(
+    rows: Sequence[Any],
+    reader: DocumentReader | WordReader,
+    options: ReadingOptions,
+    device: torch.device,
+    *,
+    report: ReadingReport,
+    progress: Callable[[int], object],
+    store: VectorStore | None = None,
+) -> Vectors:
+    """Positions and vectors of each distinct row, those that a store holds first."""
+    if store is None:
+        yield from _compute(rows, reader, options, device, report, progress)
+        return
+    missing = set(range(len(rows)))
+    for position, vectors, cut in store.find(rows):
+        missing.discard(position)
+        if cut:
+            report.cut.add(position)
+        progress(1)
+        yield [position], vectors
+    if not missing:
+        return
+    places = sorted(missing)
+    left = [rows[place] for place in places]
+    lost = ReadingReport()
+    fresh: list[tuple[Any, np.ndarray, bool]] = []
+    # Closed also when writing is interrupted: an error that is kept, as an interactive
+    # session does, would else keep the workers waiting, and the next call with them.
+    with closing(_compute(left, reader, options, device, lost, progress)) as computed:
+        for positions, vectors in computed:
+            yield [places[p] for p in positions], vectors
+            fresh.append((left[positions[0]], vectors, positions[0] in lost.cut))
+            if len(fresh) == BLOCK:
+                store.add(fresh)
+                fresh = []
+    store.add(fresh)
+    report.add(lost, [[place] for place in places])
+
+
+def _compute(
+    rows: Sequence[Any],
+    reader: DocumentReader | WordReader,
+    options: ReadingOptions,
+    device: torch.device,
+    report: ReadingReport,
+    progress: Callable[[int], object],
+) -> Vectors:
+    for result in run_rows(
+        rows,
+        reader.encoder,
+        reader.compute,
+        options,
+        device,
+        report=report,
+        progress=progress,
+    ):
+        yield result.positions, reader.join(rows[result.positions[0]], result.windows)

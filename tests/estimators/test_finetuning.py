@@ -92,7 +92,7 @@ def test_frozen_weights_stay_to_the_bit(tiny_models, quick, architecture, frozen
     from skbert.encoders.freezing import parameter_depths
 
     n_frozen = 3 if frozen_layers == "all" else frozen_layers
-    depths = parameter_depths(classifier.encoder_.model, 3)
+    depths = parameter_depths(classifier.encoder_)
     pretrained = before.encoder_.state()["weights"]
     for name, weight in classifier.encoder_.state()["weights"].items():
         if name in depths:
