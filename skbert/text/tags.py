@@ -32,8 +32,8 @@ __all__ = [
     "check_scheme",
     "check_tags",
     "detect_scheme",
-    "split_tag",
     "spans_to_tags",
+    "split_tag",
     "tags_to_spans",
 ]
 
@@ -69,12 +69,12 @@ def check_scheme(scheme: str) -> str:
     ValueError
         If there is no such scheme.
     """
-    name = scheme.upper() if isinstance(scheme, str) else scheme
+    name = scheme.upper() if isinstance(scheme, str) else ""
     name = _ALIASES.get(name, name)
     if name not in SCHEMES:
         wanted = ", ".join(repr(known) for known in (*SCHEMES, *_ALIASES))
         raise ValueError(f"scheme must be one of {wanted}. Got {scheme!r}.")
-    return str(name)
+    return name
 
 
 def check_mode(mode: str) -> None:
@@ -88,7 +88,7 @@ def check_tags(y: Any, name: str = "y", *, only_str: bool = True) -> list[list[A
 
     Parameters
     ----------
-    y : list of lists, object array, Series of lists, Arrow list array, 2-D array
+    y : list of lists, object array, 2-D array, Series of lists, Arrow list array
         Sentences may be empty, and so may y.
     name : str, default="y"
         For messages.
@@ -115,7 +115,7 @@ def check_tags(y: Any, name: str = "y", *, only_str: bool = True) -> list[list[A
     [['B-PER', 'O'], ['O'], []]
     """
     rows = _to_builtin(y)
-    if not isinstance(rows, list | tuple):
+    if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
         raise TypeError(
             f"{name} must hold one list of tags for each sentence. Got an object of type "
             f"{type(y).__name__}. Use a list of lists, or one column of them."
@@ -138,12 +138,8 @@ def _check_sentence(row: Any, where: str, only_str: bool) -> list[Any]:
         return list(tags)
     plain = [_to_builtin(tag) for tag in tags]
     for word, tag in enumerate(plain):
-        missing = tag is None or tag != tag or type(tag).__name__ == "NAType"
-        if (
-            missing
-            or isinstance(tag, list | tuple)
-            or (only_str and not isinstance(tag, str))
-        ):
+        missing = tag is None or type(tag).__name__ == "NAType" or tag != tag
+        if missing or not isinstance(tag, str if only_str else str | int | float):
             advice = "Give every word a tag." if missing else "Use the names of the tags."
             raise ValueError(
                 f"{where}, word {word}, must be a tag (str). Got {tag!r} of type "
@@ -414,7 +410,7 @@ def _prefixes(n_words: int, scheme: str, touches: bool) -> str:
     if scheme in ("IOB1", "IOB2"):
         first = "B" if scheme == "IOB2" or touches else "I"
         return first + "I" * (n_words - 1)
-    last, single = _PREFIXES[scheme][2:]
+    last, single = _PREFIXES[scheme][2], _PREFIXES[scheme][3]
     return single if n_words == 1 else "B" + "I" * (n_words - 2) + last
 
 
