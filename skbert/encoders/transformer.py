@@ -20,6 +20,7 @@ from torch import nn
 from skbert.encoders.base import Encoder, EncoderTraits
 from skbert.encoders.packed import PackedStack
 from skbert.encoders.tokenizer import SANE_LENGTH, PieceTokenizer
+from skbert.encoders.vocabulary import restore_vocabulary
 from skbert.nn.hidden_states import HiddenStates
 from skbert.text.encoding import Batch, Encoding, window_texts
 from skbert.text.report import ReadingReport
@@ -259,12 +260,14 @@ class TransformerEncoder(Encoder):
     def snapshot(self) -> TransformerEncoder:
         """This encoder as it is now, in memory of its own on the CPU."""
         model = copy.deepcopy(self.model).cpu().eval().requires_grad_(False)
+        restore_vocabulary(model)
         return TransformerEncoder(model, self.tokenizer, self.declared)
 
     def finished(self) -> TransformerEncoder:
         """A trained copy as an encoder that no longer changes, on the CPU."""
         if self.model.supports_gradient_checkpointing:
             _set_checkpointing(self.model, False)
+        restore_vocabulary(self.model)
         return TransformerEncoder(self.model.cpu(), self.tokenizer, self.declared)
 
     def can_start_at(self, layer: int) -> bool:
@@ -330,6 +333,9 @@ def _set_checkpointing(model: Any, on: bool) -> None:
         getattr(model, f"{name}_enable")({"use_reentrant": False})
     else:
         getattr(model, f"{name}_disable")()
+        # They leave hooks behind that no copy survives.
+        if getattr(model, "_require_grads_hooks", None):
+            model.disable_input_require_grads()
 
 
 def _load_checkpoint(config: Any, folder: Path) -> Any:

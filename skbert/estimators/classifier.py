@@ -420,6 +420,21 @@ class BertClassifier(ClassifierMixin, FineTuner):
             return float(np.average(right, weights=sample_weight))
         return accuracy_score(y, predicted, sample_weight=sample_weight)
 
+    def _exported(self) -> tuple[list[tuple[np.ndarray, np.ndarray]], dict[str, Any]]:
+        names = [str(label) for label in self.classes_.tolist()]
+        if len(set(names)) < len(names):
+            raise ValueError(
+                f"{type(self).__name__} cannot be exported: as strings, which transformers "
+                f"wants, some labels are the same: {names}."
+            )
+        one = self.multilabel_ is None
+        kind = "single_label_classification" if one else "multi_label_classification"
+        return self.head_, {
+            "problem_type": kind,
+            "id2label": dict(enumerate(names)),
+            "label2id": {name: i for i, name in enumerate(names)},
+        }
+
     # ---- y
 
     def _fit(

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from numbers import Integral
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -164,11 +165,13 @@ class FineTuner(CallbackSupportMixin, TextEstimator):
 
         from skbert.encoders.loading import load_encoder
         from skbert.encoders.prefix import Prefix
+        from skbert.encoders.vocabulary import restrict_vocabulary
         from skbert.nn.heads import Head
         from skbert.nn.network import TextNetwork, set_dropout
         from skbert.training.device import resolve_device, resolve_precision
         from skbert.training.loop import TrainingOptions, evaluate, seeded, train
         from skbert.training.schedule import parameter_groups
+        from skbert.training.source import WindowSource
 
         device = resolve_device(self.device, type(self).__name__)
         dtype = resolve_precision(self.precision, device)
@@ -188,6 +191,14 @@ class FineTuner(CallbackSupportMixin, TextEstimator):
                 head.set_arrays(self.head_)
             head.to(device)
             source = self._source(rows, prefix, pretrained, device, report)
+            held_out: Any = None
+            if validation is not None:
+                held_out = self._source(validation[0], prefix, pretrained, device, report)
+            self.n_frozen_layers_ = n_frozen
+            self.n_trainable_parameters_ = _count_trainable(encoder.model, head)
+            ids = [s.ids() for s in (source, held_out) if isinstance(s, WindowSource)]
+            if ids:
+                restrict_vocabulary(encoder.model, np.concatenate(ids))
             resumes = prefix.can_resume()
 
             def forward(batch: Any) -> Any:
@@ -218,15 +229,14 @@ class FineTuner(CallbackSupportMixin, TextEstimator):
 
             validate = None
             if validation is not None:
-                held_out = self._source(validation[0], prefix, pretrained, device, report)
+                score = validation[1]
 
                 def validate() -> float:
-                    return validation[1](evaluate(network, held_out, self.batch_size))
+                    return score(evaluate(network, held_out, self.batch_size))
 
             def snapshot() -> dict[str, Any]:
                 return {"encoder_": encoder.snapshot(), "head_": head.arrays()}
 
-            self.n_frozen_layers_ = n_frozen
             tasks = EpochTasks(self, max_epochs, *given, snapshot)
             with tqdm(total=max_epochs, disable=not self.verbose, unit="epoch") as bar:
 
@@ -261,7 +271,6 @@ class FineTuner(CallbackSupportMixin, TextEstimator):
                     on_epoch=on_epoch,
                 )
             tasks.end()
-        self.n_trainable_parameters_ = sum(p.numel() for g in groups for p in g["params"])
         self.head_ = head.arrays()
         self.encoder_ = encoder.finished()
         self._report(report, rows)
@@ -426,6 +435,58 @@ class FineTuner(CallbackSupportMixin, TextEstimator):
                 f"{', '.join(changed)}. Call fit again."
             )
 
+    def export_transformers(self, folder: str | os.PathLike[str]) -> None:
+        """Write a standard checkpoint for ``transformers``.
+
+        ``AutoModelForSequenceClassification`` and ``pipeline("text-classification",
+        folder)`` open it and give the same labels and probabilities, or numbers. Pass
+        ``truncation=True`` to the pipeline for texts that are too long.
+
+        Parameters
+        ----------
+        folder : str or path
+            Made if it is not there.
+
+        Raises
+        ------
+        NotFittedError
+            If there is nothing to export.
+        ValueError
+            If transformers has no classifier that computes the same. Theirs read the
+            summary piece alone, so ``pooling="cls"`` is needed, at most one hidden layer
+            no wider than the encoder, and a family whose classifier has a tanh, such as
+            BERT, RoBERTa, XLM-R, ALBERT, MobileBERT, MPNet and DeBERTa-v2. Windows of long
+            texts have no counterpart either.
+        """
+        from skbert.encoders.export import export_classifier
+
+        check_is_fitted(self)
+        name = type(self).__name__
+        if self.pooling_ != "cls":
+            raise ValueError(
+                f"{name} cannot be exported with pooling={self.pooling_!r}: classifiers of "
+                "transformers read the summary piece alone. Fit with pooling='cls', or "
+                "use save."
+            )
+        if self.long_text != "truncate":
+            raise ValueError(
+                f"{name} cannot be exported with long_text={self.long_text!r}, which "
+                "transformers does not know. Use long_text='truncate', or save."
+            )
+        head, settings = self._exported()
+        export_classifier(
+            self.encoder_,
+            head,
+            settings,
+            self.max_length_,
+            Path(os.path.expanduser(folder)),
+            name,
+        )
+
+    def _exported(self) -> tuple[list[tuple[np.ndarray, np.ndarray]], dict[str, Any]]:
+        """Head and settings of a checkpoint of transformers; for subclasses."""
+        raise NotImplementedError
+
     def _predict_outputs(self, X: Any) -> np.ndarray:
         """Outputs of the head, (n_samples, n_outputs), float64."""
         values = FineTuner.transform(self, X).astype(np.float64)
@@ -433,3 +494,8 @@ class FineTuner(CallbackSupportMixin, TextEstimator):
         for hidden_weight, hidden_bias in hidden:
             values = np.tanh(values @ hidden_weight.T + hidden_bias)
         return values @ weight.T + bias
+
+
+def _count_trainable(*modules: Any) -> int:
+    parameters = [p for module in modules for p in module.parameters()]
+    return sum(p.numel() for p in parameters if p.requires_grad)

@@ -260,6 +260,18 @@ class BertRegressor(RegressorMixin, FineTuner):
         outputs = self._predict_outputs(X) * self.target_scale_ + self.target_mean_
         return outputs[:, 0] if self.n_axes_ == 1 else outputs
 
+    def _exported(self) -> tuple[list[tuple[np.ndarray, np.ndarray]], dict[str, Any]]:
+        *hidden, (weight, bias) = self.head_
+        scale, mean = self.target_scale_, self.target_mean_
+        scaled = (weight * scale[:, None]).astype(np.float32)
+        last = scaled, (bias * scale + mean).astype(np.float32)
+        names = [f"target_{i}" for i in range(len(mean))]
+        return [*hidden, last], {
+            "problem_type": "regression",
+            "id2label": dict(enumerate(names)),
+            "label2id": {name: i for i, name in enumerate(names)},
+        }
+
 
 def _scorer(truth: np.ndarray, weights: np.ndarray | None) -> Any:
     def score(outputs: np.ndarray) -> float:

@@ -114,6 +114,11 @@ class WindowSource:
     def __len__(self) -> int:
         return len(self._windows)
 
+    def ids(self) -> np.ndarray:
+        """All ids that any batch holds, each once."""
+        parts = [encoding.input_ids for encoding in self._encodings]
+        return np.unique(np.concatenate([[self._pad_id], *parts]))
+
     def batch(self, rows: np.ndarray) -> TrainingBatch:
         pairs = [(w, text) for text, row in enumerate(rows) for w in self._windows[row]]
         # Neighbours of one length share an attention call; the sum does not mind the order.

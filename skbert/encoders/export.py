@@ -1,0 +1,171 @@
+"""A fine-tuned encoder and head as a standard checkpoint of transformers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from skbert.encoders.transformer import quiet_transformers
+from skbert.text.encoding import collate
+
+# Where the classifiers of transformers keep their two linear layers, with a tanh between
+# them: BERT and MobileBERT, ALBERT, DeBERTa, RoBERTa and MPNet, XLNet.
+HEADS = (
+    ("{base}.pooler.dense", "classifier"),
+    ("{base}.pooler", "classifier"),
+    ("pooler.dense", "classifier"),
+    ("classifier.dense", "classifier.out_proj"),
+    ("sequence_summary.summary", "logits_proj"),
+)
+# Settings with which these heads have that tanh.
+CONFIG = {"pooler_hidden_act": "tanh", "classifier_activation": True}
+# tanh(s x) / s is x, to the precision of float32; a power of two rounds nothing.
+SMALL = 2.0**-13
+PROBES = ("a", "the 1 的。", "a the the 1 1 a")
+
+
+def export_classifier(
+    encoder: Any,
+    head: Sequence[tuple[np.ndarray, np.ndarray]],
+    settings: dict[str, Any],
+    max_length: int,
+    folder: Path,
+    caller: str,
+) -> None:
+    """Write what ``AutoModelForSequenceClassification`` and pipelines open.
+
+    Parameters
+    ----------
+    encoder : TransformerEncoder
+    head : sequence of (weight, bias)
+        Linear layers over the summary piece, with tanh between them; one or two.
+    settings : dict
+        Of the configuration: labels and kind of problem.
+    max_length : int
+        Pieces at which the tokenizer truncates when it is asked to.
+    folder : Path
+    caller : str
+        For errors.
+
+    Raises
+    ------
+    ValueError
+        If the family's classifier in transformers computes something else.
+    """
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    values = json.loads(encoder.state()["config"]) | settings
+    # Other families have other settings of the same names.
+    values |= {k: v for k, v in CONFIG.items() if type(values.get(k)) is type(v)}
+    values.pop("architectures", None)
+    config = AutoConfig.for_model(values.pop("model_type"), **values)
+    try:
+        with torch.random.fork_rng(devices=[]), quiet_transformers():
+            model = AutoModelForSequenceClassification.from_config(config)
+    except ValueError as error:
+        raise _refusal(encoder, caller) from error
+    model.eval()
+    base = getattr(model, model.base_model_prefix)
+    fits = not base.load_state_dict(encoder.model.state_dict(), strict=False)[1]
+    if not fits or not _set_head(model, head):
+        raise _refusal(encoder, caller)
+    tokenizer = _tokenizer(encoder, max_length)
+    if not _agree(model, tokenizer, encoder, head):
+        raise _refusal(encoder, caller)
+    with quiet_transformers():
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+
+
+def _refusal(encoder: Any, caller: str) -> ValueError:
+    return ValueError(
+        f"{caller} cannot be exported: the sequence classifier of transformers for "
+        f"{type(encoder.model).__name__} computes something else than this head. Use save."
+    )
+
+
+def _set_head(model: Any, head: Sequence[tuple[np.ndarray, np.ndarray]]) -> bool:
+    """Put the head into the two linear layers; False if there is no place for it."""
+    *hidden, (out_weight, out_bias) = [
+        (torch.from_numpy(weight), torch.from_numpy(bias)) for weight, bias in head
+    ]
+    for names in HEADS:
+        try:
+            dense, out = (
+                model.get_submodule(name.format(base=model.base_model_prefix))
+                for name in names
+            )
+        except AttributeError:
+            continue
+        if isinstance(dense, nn.Linear) and isinstance(out, nn.Linear):
+            break
+    else:
+        return False
+    width = dense.out_features
+    if not hidden:
+        eye = torch.eye(width) * SMALL
+        hidden, out_weight = [(eye, torch.zeros(width))], out_weight / SMALL
+    if len(hidden) > 1 or len(hidden[0][0]) > width or out.bias is None:
+        return False
+    weight, bias = hidden[0]
+    with torch.no_grad():
+        for parameter in (dense.weight, dense.bias, out.weight, out.bias):
+            parameter.zero_()
+        # Units that the head does not have give tanh(0) and are not read.
+        dense.weight[: len(weight)] = weight
+        dense.bias[: len(bias)] = bias
+        out.weight[:, : len(weight)] = out_weight
+        out.bias.copy_(out_bias)
+    return True
+
+
+def _tokenizer(encoder: Any, max_length: int) -> Any:
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    backend = Tokenizer.from_str(encoder.tokenizer.json)
+    facts = encoder.tokenizer.facts
+    ids = {"pad_token": facts["pad_id"], "unk_token": facts["unk_id"]}
+    ids["cls_token"] = facts["cls_id"]
+    special = {
+        name: backend.id_to_token(id_) for name, id_ in ids.items() if id_ is not None
+    }
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        model_max_length=max_length,
+        model_input_names=facts["input_names"],
+        padding_side="left" if encoder.traits.summary_piece == "last" else "right",
+        **special,
+    )
+
+
+@torch.inference_mode()
+def _agree(model: Any, tokenizer: Any, encoder: Any, head: Any) -> bool:
+    """Try both ways: heads of the same names may have other activations or norms."""
+    windows, _ = encoder.encode(
+        PROBES,
+        max_length=encoder.max_length,
+        long_text="truncate",
+        stride=0,
+        parallel=False,
+    )
+    place = 0 if encoder.traits.summary_piece == "first" else -1
+    for text, window in zip(PROBES, windows, strict=True):
+        states = encoder.forward(collate([window], encoder.pad_id), [encoder.n_layers])
+        values = states.layers[0][0, place].double().numpy()
+        *hidden, (weight, bias) = head
+        for hidden_weight, hidden_bias in hidden:
+            values = np.tanh(hidden_weight @ values + hidden_bias)
+        ours = weight @ values + bias
+        inputs = tokenizer(text, truncation=True, return_tensors="pt")
+        theirs = model(**inputs).logits[0].double().numpy()
+        scale = np.abs(weight).max() * np.abs(values).max() + np.abs(bias).max()
+        if np.abs(ours - theirs).max() > 1e-4 * scale:
+            return False
+    return True
