@@ -1,16 +1,15 @@
 """BERT-like stacks without padding.
 
 Every linear layer, norm and activation runs on one (pieces, hidden) matrix, and attention
-runs without a mask on groups of rows of equal length, which are neighbours in a batch that
-is ordered by length. The result is that of the padded model up to rounding; the products
-that pads would have cost are saved, and so are the passes over memory that masks cost.
+runs on groups of rows of like length, which are neighbours in a batch that is ordered by
+length; where they are equal there is no mask. The result is that of the padded model up to
+rounding; the products that pads would have cost are saved.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,6 +29,30 @@ LAYER = {
     "intermediate": {"dense", "intermediate_act_fn"},
     "output": {"dense", "LayerNorm", "dropout"},
 }
+
+# Scores between a piece and a pad, or a pad and anything, that cost as much as one more
+# call of the attention function. On a GPU a launch costs what millions of them do.
+CALL_COST = {"cpu": 2000, "cuda": 10_000_000, "mps": 1_000_000}
+
+
+class Group(NamedTuple):
+    """Rows whose attention is computed at once.
+
+    Attributes
+    ----------
+    pieces : slice
+        Where their pieces stand.
+    n_rows : int
+    length : int
+        Of the longest.
+    mask : Tensor of shape (n_rows, length), bool, or None
+        Real pieces; None where all rows are of one length.
+    """
+
+    pieces: slice
+    n_rows: int
+    length: int
+    mask: torch.Tensor | None
 
 
 class PackedStack:
@@ -81,7 +104,7 @@ class PackedStack:
         below, states = start or (0, self._embed(inputs))
         padded = not bool(np.all(lengths == mask.shape[1]))
         flat = states[mask] if padded else states.flatten(0, 1)
-        groups = [(length, len(list(rows))) for length, rows in groupby(lengths.tolist())]
+        groups = group_rows(lengths.tolist(), flat.device)
 
         kept = {below: flat}
         for number, layer in enumerate(self.model.encoder.layer, start=1):
@@ -90,11 +113,9 @@ class PackedStack:
             if number <= below:
                 continue
             if self.checkpointing and torch.is_grad_enabled():
-                flat = checkpoint(
-                    self._layer, layer, flat, mask, groups, use_reentrant=False
-                )
+                flat = checkpoint(self._layer, layer, flat, groups, use_reentrant=False)
             else:
-                flat = self._layer(layer, flat, mask, groups)
+                flat = self._layer(layer, flat, groups)
             if number in layers:
                 kept[number] = flat
 
@@ -112,58 +133,39 @@ class PackedStack:
         project = getattr(self.model, "embeddings_project", None)
         return states if project is None else project(states)
 
-    def _layer(
-        self,
-        layer: Any,
-        states: torch.Tensor,
-        mask: torch.Tensor,
-        groups: list[tuple[int, int]],
-    ) -> torch.Tensor:
+    def _layer(self, layer: Any, states: torch.Tensor, groups: list[Group]) -> torch.Tensor:
         """One layer on (all pieces of the batch, hidden_size)."""
         attention = layer.attention.self
         parts = [
             linear(states) for linear in (attention.query, attention.key, attention.value)
         ]
         dropout = attention.dropout.p if attention.training else 0.0
-        # Many small groups, as in a shuffled training batch, cost more than pads do.
-        if len(groups) > 1 and sum(n_rows for _, n_rows in groups) < 4 * len(groups):
-            context = self._attend_padded(parts, mask, dropout)
-        else:
-            context = self._attend_in_groups(parts, groups, dropout)
+        contexts = [self._attend(parts, group, dropout) for group in groups]
+        context = torch.cat(contexts) if len(contexts) > 1 else contexts[0]
         attended = _add_and_norm(layer.attention.output, context, states)
         wide = layer.intermediate.intermediate_act_fn(layer.intermediate.dense(attended))
         return _add_and_norm(layer.output, wide, attended)
 
-    def _attend_padded(
-        self, parts: list[torch.Tensor], mask: torch.Tensor, dropout: float
+    def _attend(
+        self, parts: list[torch.Tensor], group: Group, dropout: float
     ) -> torch.Tensor:
+        """Attention within the rows of a group, (pieces of the group, hidden_size)."""
+        shape = (group.n_rows, group.length)
         heads = []
         for part in parts:
-            grid = part.new_zeros(*mask.shape, part.shape[-1])
-            grid[mask] = part
-            heads.append(grid.view(*mask.shape, self.n_heads, -1).transpose(1, 2))
+            grid = part[group.pieces]
+            if group.mask is not None:
+                padded = grid.new_zeros(*shape, grid.shape[-1])
+                padded[group.mask] = grid
+                grid = padded
+            heads.append(grid.view(*shape, self.n_heads, -1).transpose(1, 2))
+        mask = None if group.mask is None else group.mask[:, None, None]
         query, key, value = heads
         context = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask[:, None, None], dropout_p=dropout
+            query, key, value, attn_mask=mask, dropout_p=dropout
         )
-        return context.transpose(1, 2).flatten(2)[mask]
-
-    def _attend_in_groups(
-        self, parts: list[torch.Tensor], groups: list[tuple[int, int]], dropout: float
-    ) -> torch.Tensor:
-        contexts = []
-        start = 0
-        for length, n_rows in groups:
-            stop = start + n_rows * length
-            heads = [
-                part[start:stop].view(n_rows, length, self.n_heads, -1).transpose(1, 2)
-                for part in parts
-            ]
-            query, key, value = heads
-            context = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
-            contexts.append(context.transpose(1, 2).reshape(stop - start, -1))
-            start = stop
-        return torch.cat(contexts) if len(contexts) > 1 else contexts[0]
+        context = context.transpose(1, 2).flatten(2)
+        return context.flatten(0, 1) if group.mask is None else context[group.mask]
 
     @torch.inference_mode()
     def _agrees_with_model(self) -> bool:
@@ -184,6 +186,34 @@ class PackedStack:
         apart = (ours[mask].float() - theirs[mask].float()).abs().max()
         tolerance = 1e-4 if ours.dtype == torch.float32 else 0.1
         return bool(apart <= tolerance * scale)
+
+
+def group_rows(lengths: list[int], device: torch.device) -> list[Group]:
+    """Put neighbours into one group as long as pads cost less than another call."""
+    cost = CALL_COST.get(device.type, CALL_COST["mps"])
+    groups: list[Group] = []
+    rows: list[int] = []
+    start = 0
+
+    def close() -> None:
+        nonlocal start
+        stop, longest = start + sum(rows), max(rows)
+        mask = None
+        if min(rows) < longest:
+            ends = torch.tensor(rows, device=device)
+            mask = torch.arange(longest, device=device) < ends[:, None]
+        groups.append(Group(slice(start, stop), len(rows), longest, mask))
+        start = stop
+
+    for length in lengths:
+        longest = max([*rows, length])
+        wasted = sum(longest**2 - other**2 for other in [*rows, length])
+        if rows and wasted > cost:
+            close()
+            rows = []
+        rows.append(length)
+    close()
+    return groups
 
 
 def _add_and_norm(block: Any, inner: torch.Tensor, outer: torch.Tensor) -> torch.Tensor:

@@ -34,7 +34,9 @@ class Prefix:
     def __init__(self, encoder: Any, n_frozen: int) -> None:
         self.encoder = encoder
         self.n_frozen = n_frozen
-        self.depths = parameter_depths(encoder)
+        # Nothing to find out where everything freezes.
+        all_frozen = n_frozen == encoder.n_layers
+        self.depths = {} if all_frozen else parameter_depths(encoder)
         for name, parameter in encoder.model.named_parameters():
             depth = self.depths.get(name)
             trains = depth is not None and (n_frozen == 0 or depth > n_frozen)
