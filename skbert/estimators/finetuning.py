@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from joblib import Memory
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
@@ -31,6 +32,7 @@ from skbert.text.report import ReadingReport, users_stacklevel
 
 if TYPE_CHECKING:
     import torch
+    from sklearn.utils import Tags
 
     from skbert.encoders.base import Encoder
     from skbert.encoders.prefix import Prefix
@@ -38,7 +40,9 @@ if TYPE_CHECKING:
     from skbert.training.objectives import Objective
 
 
-class FineTuner(CallbackSupportMixin, TextEstimator):
+class FineTuner(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, TextEstimator
+):
     """Base of estimators that train an encoder and a head together.
 
     Subclasses turn y into targets and outputs into predictions; everything between is
@@ -421,6 +425,15 @@ class FineTuner(CallbackSupportMixin, TextEstimator):
         vectors = self._vectors(rows, encoder, stored_as, device, dtype, report)
         self._report(report, rows)
         return vectors
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.encoder_.hidden_size
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []
+        return tags
 
     def _check_unchanged(self) -> None:
         """Refuse parameters that were set after ``fit`` and would be ignored."""

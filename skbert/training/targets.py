@@ -12,6 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 
 def read_labels(y: Any, n_samples: int, name: str) -> tuple[str | None, np.ndarray]:
     """Kind and labels: None for one per row, "lists", or the type of an indicator."""
+    if hasattr(y, "__array__") and not hasattr(y, "__iter__"):
+        y = np.asarray(y)
     if y is not None and not isinstance(y, str):
         first = next(iter(y.tolist() if hasattr(y, "tolist") else y), None)
         if isinstance(first, list | tuple | set) and all(isinstance(v, str) for v in first):
@@ -25,11 +27,18 @@ def read_labels(y: Any, n_samples: int, name: str) -> tuple[str | None, np.ndarr
                 rows[position] = sorted(set(row))
             check_length(rows, n_samples, "y", name)
             return "lists", rows
-        two_axes = getattr(y, "ndim", None) == 2 or isinstance(first, list | tuple)
-        if two_axes and type_of_target(y) == "multilabel-indicator":
-            matrix = y.toarray() if issparse(y) else np.asarray(y)
-            check_length(matrix, n_samples, "y", name)
-            return matrix.dtype.str, matrix
+        rows_of_many = isinstance(first, list | tuple) or np.ndim(first) == 1
+        if getattr(y, "ndim", None) == 2 or (rows_of_many and not isinstance(first, set)):
+            try:
+                matrix = y.toarray() if issparse(y) else np.asarray(y)
+            except ValueError as error:
+                raise ValueError(
+                    f"y of {name} holds rows of several lengths. For several labels per "
+                    "row give a list of strings for each, or a matrix of zeros and ones."
+                ) from error
+            if type_of_target(matrix) == "multilabel-indicator":
+                check_length(matrix, n_samples, "y", name)
+                return matrix.dtype.str, matrix
     return None, check_labels(y, n_samples, name)
 
 

@@ -57,6 +57,9 @@ class RowsAsText:
             pass
     """
 
+    # Lowest and highest number of every column, where data may not decide that.
+    scale: tuple[np.ndarray, np.ndarray] | None = None
+
     def __init_subclass__(cls, **defaults: Any) -> None:
         super().__init_subclass__()
         cls.__init__ = _with_defaults(cls.__init__, {"model": BIN_MODEL, **defaults})
@@ -72,7 +75,7 @@ class RowsAsText:
     def _rows(self, X: Any, accept: Collection[str], *, reset: bool) -> list[Any]:
         X = validate_data(self, X, reset=reset, dtype=np.float64)
         if reset:
-            self._low, self._high = X.min(axis=0), X.max(axis=0)
+            self._low, self._high = self.scale or (X.min(axis=0), X.max(axis=0))
         width = np.where(self._high > self._low, self._high - self._low, 1.0)
         scaled = (X - self._low) / width * len(BINS)
         places = np.clip(scaled, 0, len(BINS) - 1).astype(int)
