@@ -15,7 +15,7 @@ def read_labels(y: Any, n_samples: int, name: str) -> tuple[str | None, np.ndarr
     if hasattr(y, "__array__") and not hasattr(y, "__iter__"):
         y = np.asarray(y)
     if y is not None and not isinstance(y, str):
-        first = next(iter(y.tolist() if hasattr(y, "tolist") else y), None)
+        first: Any = next(iter(y.tolist() if hasattr(y, "tolist") else y), None)
         if isinstance(first, list | tuple | set) and all(isinstance(v, str) for v in first):
             rows = np.empty(len(y), dtype=object)
             for position, row in enumerate(y):

@@ -208,54 +208,6 @@ def test_parameters_changed_after_fit(quick, change):  # noqa: F811
         classifier.predict(TEXTS)
 
 
-# Callbacks ---------------------------------------------------------------------------
-
-callback = pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9")
-
-
-class Recorder:
-    """Asks for a fitted estimator after each epoch, draws, and may stop."""
-
-    def __init__(self, stop_after=None):
-        self.stop_after = stop_after
-        self.tasks, self.scores = [], []
-
-    def setup(self, estimator, context):
-        self.tasks.append("setup")
-
-    def on_fit_task_begin(self, estimator, context):
-        self.tasks.append(f"begin {context.task_name}")
-
-    def on_fit_task_end(self, estimator, context, *, X, y, fitted_estimator):
-        torch.rand(3)
-        self.tasks.append(f"end {context.task_name}")
-        if context.task_name != "epoch":
-            return False
-        self.scores.append(fitted_estimator.score(X, y))
-        return len(self.scores) == self.stop_after
-
-    def teardown(self, estimator, context):
-        self.tasks.append("teardown")
-
-
-def test_callbacks_see_every_epoch(quick):  # noqa: F811
-    recorder = Recorder()
-    settings = quick | {"dropout": 0.2}
-    watched = BertClassifier(**settings).set_callbacks(recorder).fit(TEXTS, LABELS)
-    epoch = ["begin epoch", "end epoch"]
-    assert recorder.tasks == ["setup", "begin fit", *4 * epoch, "end fit", "teardown"]
-    assert_same_bytes(watched, BertClassifier(**settings).fit(TEXTS, LABELS))
-    assert recorder.scores[-1] == watched.score(TEXTS, LABELS)
-
-
-def test_a_callback_can_stop(quick, tmp_path):  # noqa: F811
-    stopped = BertRegressor(**quick).set_callbacks(Recorder(stop_after=2))
-    stopped.fit(TEXTS, range(10))
-    assert stopped.n_iter_ == 2
-    stopped.save(tmp_path)
-    assert_same_bytes(stopped, BertRegressor.load(tmp_path))
-
-
 # Export ------------------------------------------------------------------------------
 
 
