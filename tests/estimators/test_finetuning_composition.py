@@ -5,6 +5,7 @@ from __future__ import annotations
 import joblib
 import numpy as np
 import pytest
+import torch
 from sklearn import config_context
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import StackingClassifier, VotingClassifier
@@ -147,7 +148,9 @@ def test_same_bytes_in_workers(classifier, backend):
         if name in BertRegressor._get_param_names()
     })  # fmt: skip
     fits = [(classifier, Y), (regressor, np.arange(16.0))] * 2
-    with joblib.parallel_config(backend=backend):
+    # Another number of threads adds up in another order.
+    threads = {"inner_max_num_threads": torch.get_num_threads()}
+    with joblib.parallel_config(backend=backend, **threads if backend == "loky" else {}):
         fitted = joblib.Parallel(n_jobs=2, timeout=120)(
             joblib.delayed(estimator.fit)(X, y) for estimator, y in fits
         )

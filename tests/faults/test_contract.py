@@ -146,7 +146,7 @@ def test_h2_another_version_computes_anew(
     monkeypatch.setattr(type(vectorizer.encoder_), "encode", counting)
     vectorizer.transform(TEXTS)
     assert reads == []
-    monkeypatch.setattr("skbert.estimators.vectorizers.__version__", "99.0")
+    monkeypatch.setattr("skbert.estimators.base.__version__", "99.0")
     vectorizer.transform(TEXTS)
     assert reads == [len(set(TEXTS))]
 
