@@ -12,16 +12,16 @@ import torch
 from torch import nn
 
 from skbert.encoders.transformer import quiet_transformers
+from skbert.nn.heads import hidden_activations
 from skbert.text.encoding import collate
 
 # Where the classifiers of transformers keep their two linear layers, with a tanh between
-# them: BERT and MobileBERT, ALBERT, DeBERTa, RoBERTa and MPNet, XLNet.
+# them: BERT and MobileBERT, ALBERT, DeBERTa, RoBERTa and MPNet.
 HEADS = (
     ("{base}.pooler.dense", "classifier"),
     ("{base}.pooler", "classifier"),
     ("pooler.dense", "classifier"),
     ("classifier.dense", "classifier.out_proj"),
-    ("sequence_summary.summary", "logits_proj"),
 )
 # Settings with which these heads have that tanh.
 CONFIG = {"pooler_hidden_act": "tanh", "classifier_activation": True}
@@ -140,7 +140,6 @@ def _tokenizer(encoder: Any, max_length: int) -> Any:
         tokenizer_object=backend,
         model_max_length=max_length,
         model_input_names=facts["input_names"],
-        padding_side="left" if encoder.traits.summary_piece == "last" else "right",
         **special,
     )
 
@@ -155,13 +154,10 @@ def _agree(model: Any, tokenizer: Any, encoder: Any, head: Any) -> bool:
         stride=0,
         parallel=False,
     )
-    place = 0 if encoder.traits.summary_piece == "first" else -1
     for text, window in zip(PROBES, windows, strict=True):
         states = encoder.forward(collate([window], encoder.pad_id), [encoder.n_layers])
-        values = states.layers[0][0, place].double().numpy()
-        *hidden, (weight, bias) = head
-        for hidden_weight, hidden_bias in hidden:
-            values = np.tanh(hidden_weight @ values + hidden_bias)
+        values = hidden_activations(head, states.layers[0][0, 0].double().numpy())
+        weight, bias = head[-1]
         ours = weight @ values + bias
         inputs = tokenizer(text, truncation=True, return_tensors="pt")
         theirs = model(**inputs).logits[0].double().numpy()

@@ -193,24 +193,23 @@ def group_rows(lengths: list[int], device: torch.device) -> list[Group]:
     cost = CALL_COST.get(device.type, CALL_COST["mps"])
     groups: list[Group] = []
     rows: list[int] = []
-    start = 0
+    start = longest = scores = 0
 
     def close() -> None:
         nonlocal start
-        stop, longest = start + sum(rows), max(rows)
+        stop, length = start + sum(rows), max(rows)
         mask = None
-        if min(rows) < longest:
+        if min(rows) < length:
             ends = torch.tensor(rows, device=device)
-            mask = torch.arange(longest, device=device) < ends[:, None]
-        groups.append(Group(slice(start, stop), len(rows), longest, mask))
+            mask = torch.arange(length, device=device) < ends[:, None]
+        groups.append(Group(slice(start, stop), len(rows), length, mask))
         start = stop
 
     for length in lengths:
-        longest = max([*rows, length])
-        wasted = sum(longest**2 - other**2 for other in [*rows, length])
-        if rows and wasted > cost:
+        longest, scores = max(longest, length), scores + length**2
+        if rows and (len(rows) + 1) * longest**2 - scores > cost:
             close()
-            rows = []
+            rows, longest, scores = [], length, length**2
         rows.append(length)
     close()
     return groups

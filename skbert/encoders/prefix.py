@@ -16,8 +16,6 @@ from skbert.text.encoding import Batch, Encoding, collate
 
 # Above this size the kept states lie in a temporary file that is mapped into memory.
 MEMORY_BYTES = 1 << 30
-# Rows that a store takes at a time.
-BLOCK = 500
 
 
 class Prefix:
@@ -77,10 +75,7 @@ class Prefix:
                 missing.discard(row)
         self._compute(encodings, missing, kept)
         if store is not None:
-            places = sorted(missing)
-            for start in range(0, len(places), BLOCK):
-                block = places[start : start + BLOCK]
-                store.add((rows[row], kept.of_row(row), False) for row in block)
+            store.add((rows[row], kept.of_row(row), False) for row in sorted(missing))
         return kept
 
     def _compute(

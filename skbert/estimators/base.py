@@ -7,13 +7,14 @@ import os
 import warnings
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from joblib import Memory
 from sklearn.base import BaseEstimator
 
 from skbert._version import __version__
+from skbert.estimators.params import Rule, check_params
 from skbert.exceptions import VersionWarning
 from skbert.text.validation import check_rows, column_names, n_columns
 
@@ -39,6 +40,8 @@ class TextEstimator(BaseEstimator):
     saved estimator needs neither its folder nor a network nor one version of a library,
     and can be memory-mapped.
     """
+
+    _rules: ClassVar[dict[str, Rule]]
 
     # scikit-learn shows descriptions of parameters in notebooks only beside a link.
     _doc_link_module = "skbert"
@@ -132,6 +135,21 @@ class TextEstimator(BaseEstimator):
                 f"of {length} pieces, {n_special} of them special. Got {self.stride}."
             )
 
+    def _resolve(self, encoder: Encoder) -> dict[str, Any]:
+        """Fitted attributes that follow from the parameters and the model."""
+        raise NotImplementedError
+
+    def _check_unchanged(self) -> None:
+        """Refuse parameters that were set after ``fit`` and would be ignored."""
+        check_params(self, self._rules)
+        now = self._resolve(self.encoder_)
+        changed = [key for key in now if getattr(self, key, now[key]) != now[key]]
+        if changed:
+            raise ValueError(
+                f"The parameters of {type(self).__name__} were changed after fit, which "
+                f"changes {', '.join(key.strip('_') for key in changed)}. Call fit again."
+            )
+
     # ---- reading
 
     def _reading_options(self, long_text: str, batch_size: int | str) -> ReadingOptions:
@@ -149,6 +167,7 @@ class TextEstimator(BaseEstimator):
         encoder: Encoder,
         device: torch.device,
         dtype: torch.dtype,
+        options: ReadingOptions,
         recipe: dict[str, Any],
     ) -> VectorStore | None:
         """The store in the folder of ``memory``, keyed by all that makes a vector."""
@@ -161,11 +180,7 @@ class TextEstimator(BaseEstimator):
             "skbert": __version__,
             "encoder": encoder.fingerprint(),
             "computed": [device.type, str(dtype)],
-            "windows": [
-                self.max_length_,
-                getattr(self, "long_text_", self.long_text),
-                self.stride,
-            ],
+            "windows": [options.max_length, options.long_text, options.stride],
             **recipe,
         }
         return VectorStore(Path(os.path.expanduser(folder)), recipe)

@@ -22,7 +22,6 @@ from skbert.estimators.params import (
     Rule,
     a,
     boolean,
-    check_params,
     integer,
     option,
     real,
@@ -175,12 +174,12 @@ class FineTuner(
         from skbert.training.device import resolve_device, resolve_precision
         from skbert.training.loop import TrainingOptions, evaluate, seeded, train
         from skbert.training.schedule import parameter_groups
-        from skbert.training.source import WindowSource
 
         device = resolve_device(self.device, type(self).__name__)
         dtype = resolve_precision(self.precision, device)
         pretrained: Any = self.encoder_ if proceed else load_encoder(self.model)
-        self._resolve_settings(pretrained, rows)
+        self.__dict__.update(self._resolve(pretrained))
+        self._check_room(pretrained, rows)
         n_frozen = self._resolve_frozen_layers(pretrained.n_layers)
         report = ReadingReport()
 
@@ -194,14 +193,14 @@ class FineTuner(
             if proceed:
                 head.set_arrays(self.head_)
             head.to(device)
-            source = self._source(rows, prefix, pretrained, device, report)
+            source: Any = self._source(rows, prefix, pretrained, device, report)
             held_out: Any = None
             if validation is not None:
                 held_out = self._source(validation[0], prefix, pretrained, device, report)
             self.n_frozen_layers_ = n_frozen
             self.n_trainable_parameters_ = _count_trainable(encoder.model, head)
-            ids = [s.ids() for s in (source, held_out) if isinstance(s, WindowSource)]
-            if ids:
+            if not n_frozen:
+                ids = [s.ids() for s in (source, held_out) if s is not None]
                 restrict_vocabulary(encoder.model, np.concatenate(ids))
             resumes = prefix.can_resume()
 
@@ -248,7 +247,8 @@ class FineTuner(
                     bar.set_postfix(loss=f"{record['loss']:.4f}")
                     bar.update()
                     # A callback that draws must not change what dropout draws next.
-                    with torch.random.fork_rng(devices=[]):
+                    devices = [device] if device.type == "cuda" else []
+                    with torch.random.fork_rng(devices=devices):
                         return tasks.end_epoch()
 
                 outcome = train(
@@ -292,10 +292,11 @@ class FineTuner(
             )
         return outcome
 
-    def _resolve_settings(self, encoder: Encoder, rows: list[Any]) -> None:
-        self.pooling_ = self._resolve_pooling(encoder)
-        self.max_length_ = self._resolve_max_length(encoder)
-        self._check_room(encoder, rows)
+    def _resolve(self, encoder: Encoder) -> dict[str, Any]:
+        return {
+            "pooling_": self._resolve_pooling(encoder),
+            "max_length_": self._resolve_max_length(encoder),
+        }
 
     def _resolve_frozen_layers(self, n_layers: int) -> int:
         """Layers to freeze: a number from the bottom, a share, or all."""
@@ -340,7 +341,7 @@ class FineTuner(
         kept = None
         if prefix.can_resume():
             recipe = {"states of layer": prefix.n_frozen}
-            store = self._open_store(pretrained, device, torch.float32, recipe)
+            store = self._open_store(pretrained, device, torch.float32, options, recipe)
             kept = prefix.keep(encodings, rows, store)
         return WindowSource(
             encodings, len(rows), encoder.pad_id, encoder.hidden_size, device, kept
@@ -372,11 +373,11 @@ class FineTuner(
             normalize=False,
             size=encoder.hidden_size,
         )
+        options = self._reading_options(self.long_text, "auto")
         store = None
         if stored_as is not None:
             recipe = {"vectors pooled by": self.pooling_}
-            store = self._open_store(stored_as, device, dtype, recipe)
-        options = self._reading_options(self.long_text, "auto")
+            store = self._open_store(stored_as, device, dtype, options, recipe)
         out = np.zeros((len(rows), encoder.hidden_size), np.float32)
         for positions, vector in read_rows(
             rows,
@@ -435,19 +436,6 @@ class FineTuner(
         tags.transformer_tags.preserves_dtype = []
         return tags
 
-    def _check_unchanged(self) -> None:
-        """Refuse parameters that were set after ``fit`` and would be ignored."""
-        check_params(self, self._rules)
-        now = {
-            "pooling": (self._resolve_pooling(self.encoder_), self.pooling_),
-            "max_length": (self._resolve_max_length(self.encoder_), self.max_length_),
-        }
-        if changed := [name for name, (new, old) in now.items() if new != old]:
-            raise ValueError(
-                f"The parameters of {type(self).__name__} were changed after fit: "
-                f"{', '.join(changed)}. Call fit again."
-            )
-
     def export_transformers(self, folder: str | os.PathLike[str]) -> None:
         """Write a standard checkpoint for ``transformers``.
 
@@ -502,10 +490,11 @@ class FineTuner(
 
     def _predict_outputs(self, X: Any) -> np.ndarray:
         """Outputs of the head, (n_samples, n_outputs), float64."""
-        values = FineTuner.transform(self, X).astype(np.float64)
-        *hidden, (weight, bias) = self.head_
-        for hidden_weight, hidden_bias in hidden:
-            values = np.tanh(values @ hidden_weight.T + hidden_bias)
+        from skbert.nn.heads import hidden_activations
+
+        vectors = FineTuner.transform(self, X).astype(np.float64)
+        values = hidden_activations(self.head_, vectors)
+        weight, bias = self.head_[-1]
         return values @ weight.T + bias
 
 

@@ -326,17 +326,6 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
             "n_features_out_": encoder.hidden_size * n_joined,
         }
 
-    def _check_unchanged(self) -> None:
-        """Refuse parameters that were set after ``fit`` and would be ignored."""
-        check_params(self, self._rules)
-        now = self._resolve(self.encoder_)
-        changed = [key for key in now if getattr(self, key, now[key]) != now[key]]
-        if changed:
-            raise ValueError(
-                f"The parameters of {type(self).__name__} were changed after fit, which "
-                f"changes {', '.join(key.strip('_') for key in changed)}. Call fit again."
-            )
-
     def _resolve_layers(self, encoder: Encoder) -> list[int]:
         top = encoder.n_layers
         given: Any = self.layers
@@ -379,8 +368,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
             "layers": [*self.layers_, self.layer_pooling],
             "pooling": [self.output, self.pooling_, self.word_pooling, self.normalize],
         }
-        store = self._open_store(self.encoder_, device, dtype, recipe)
         options = self._reading_options(self.long_text_, self.batch_size)
+        store = self._open_store(self.encoder_, device, dtype, options, recipe)
         with tqdm(total=len(rows), disable=not self.verbose, unit="row") as bar:
             yield from read_rows(
                 rows,

@@ -62,3 +62,15 @@ class Head(nn.Sequential):
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """(n_rows, n_inputs) to (n_rows, n_outputs)."""
         return super().forward(vectors)
+
+
+def hidden_activations(
+    head: Sequence[tuple[np.ndarray, np.ndarray]], vectors: np.ndarray
+) -> np.ndarray:
+    """What the last layer of a fitted head reads, from ``Head.arrays`` and vectors.
+
+    The precision is that of the vectors.
+    """
+    for weight, bias in head[:-1]:
+        vectors = np.tanh(vectors @ weight.T + bias)
+    return vectors

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from skbert.text.validation import _to_builtin
+from skbert.text.validation import to_builtin
 
 __all__ = [
     "SCHEMES",
@@ -114,7 +114,7 @@ def check_tags(y: Any, name: str = "y", *, only_str: bool = True) -> list[list[A
     >>> check_tags([np.array(["B-PER", "O"]), ("O",), []])
     [['B-PER', 'O'], ['O'], []]
     """
-    rows = _to_builtin(y)
+    rows = to_builtin(y)
     if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
         raise TypeError(
             f"{name} must hold one list of tags for each sentence. Got an object of type "
@@ -127,7 +127,7 @@ def check_tags(y: Any, name: str = "y", *, only_str: bool = True) -> list[list[A
 
 
 def _check_sentence(row: Any, where: str, only_str: bool) -> list[Any]:
-    tags = _to_builtin(row)
+    tags = to_builtin(row)
     if not isinstance(tags, list | tuple):
         advice = " For one sentence wrap it: [tags]." if isinstance(tags, str) else ""
         raise ValueError(
@@ -136,7 +136,7 @@ def _check_sentence(row: Any, where: str, only_str: bool) -> list[Any]:
         )
     if set(map(type, tags)) <= {str}:
         return list(tags)
-    plain = [_to_builtin(tag) for tag in tags]
+    plain = [to_builtin(tag) for tag in tags]
     for word, tag in enumerate(plain):
         missing = tag is None or type(tag).__name__ == "NAType" or tag != tag
         if missing or not isinstance(tag, str if only_str else str | int | float):

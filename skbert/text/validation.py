@@ -151,7 +151,7 @@ def _to_rows(X: Any, must: str, accept: Collection[str]) -> list[Any]:
     if isinstance(X, np.ndarray):
         return _from_array(X, must, accept)
     if hasattr(type(X), "to_pylist") or hasattr(type(X), "to_list"):
-        return list(_to_builtin(X))
+        return list(to_builtin(X))
     if isinstance(X, Sequence):
         return list(X)
     if hasattr(type(X), "__array__"):
@@ -199,9 +199,9 @@ def _from_columns(
     if n_rows == 0:
         return []
     if len(columns) == 1:
-        return list(_to_builtin(columns[0]))
+        return list(to_builtin(columns[0]))
     if len(columns) == 2 and "pairs" in accept:
-        return list(zip(*map(_to_builtin, columns), strict=True))
+        return list(zip(*map(to_builtin, columns), strict=True))
     raise ValueError(_shape_fault((n_rows, len(columns)), must, accept))
 
 
@@ -288,7 +288,7 @@ def _check_each(rows: list[Any], must: str, pairs: bool) -> tuple[str, list[Row]
 
 def _check_row(row: Any, pairs: bool) -> tuple[str, Row]:
     """Kind and plain form of one row."""
-    row = _to_builtin(row)
+    row = to_builtin(row)
     if isinstance(row, str):
         return "texts", _plain(row)
     if isinstance(row, tuple) and pairs:
@@ -304,7 +304,7 @@ def _check_row(row: Any, pairs: bool) -> tuple[str, Row]:
 def _plain_items(items: Sequence[Any], noun: str) -> list[str]:
     """Plain texts of a pair, or words of a list."""
     if not set(map(type, items)) <= {str}:
-        items = [_to_builtin(item) for item in items]
+        items = [to_builtin(item) for item in items]
         for index, item in enumerate(items):
             if not isinstance(item, str):
                 raise _Fault(item, f", {noun} {index}")
@@ -325,7 +325,7 @@ def _plain(text: str) -> str:
     return text
 
 
-def _to_builtin(value: Any) -> Any:
+def to_builtin(value: Any) -> Any:
     """Python's own form of an array, a Series, a list value or a scalar.
 
     Methods are looked up in the type: a frame has its columns as attributes.

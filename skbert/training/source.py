@@ -115,9 +115,9 @@ class WindowSource:
         return len(self._windows)
 
     def ids(self) -> np.ndarray:
-        """All ids that any batch holds, each once."""
+        """All ids that any batch holds."""
         parts = [encoding.input_ids for encoding in self._encodings]
-        return np.unique(np.concatenate([[self._pad_id], *parts]))
+        return np.concatenate([[self._pad_id], *parts])
 
     def batch(self, rows: np.ndarray) -> TrainingBatch:
         pairs = [(w, text) for text, row in enumerate(rows) for w in self._windows[row]]

@@ -9,6 +9,7 @@ import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +67,17 @@ class VectorStore:
 
     def add(self, entries: Iterable[tuple[Any, np.ndarray, bool]]) -> None:
         """Write rows, vectors and whether they were cut, unless the disk refuses."""
-        values = [(self.key(row), *_pack(array, cut)) for row, array, cut in entries]
+        left = iter(entries)
         try:
-            with closing(self._open()) as connection, connection:
-                connection.executemany(
-                    "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", values
-                )
+            with closing(self._open()) as connection:
+                while block := list(islice(left, BLOCK)):
+                    values = [
+                        (self.key(row), *_pack(array, cut)) for row, array, cut in block
+                    ]
+                    with connection:
+                        connection.executemany(
+                            "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", values
+                        )
         except (sqlite3.Error, OSError) as error:
             self._complain("written", error)
 
