@@ -12,7 +12,7 @@ import torch
 from skbert.encoders.freezing import parameter_depths
 from skbert.nn.hidden_states import HiddenStates
 from skbert.text.batching import pieces_per_batch, plan_batches
-from skbert.text.encoding import Batch, Encoding, collate
+from skbert.text.encoding import Encoding, collate
 
 # Above this size the kept states lie in a temporary file that is mapped into memory.
 MEMORY_BYTES = 1 << 30
@@ -96,10 +96,12 @@ class Prefix:
             kept.put(chosen, states.float().cpu().numpy())
         model.train()
 
-    def resume(self, batch: Batch, states: torch.Tensor) -> HiddenStates:
-        """The last layer's output, from that of the last frozen layer."""
+    def forward(self, batch: Any) -> HiddenStates:
+        """The last layer's output for a training batch, from kept states where it has
+        some."""
         layers = [self.encoder.n_layers]
-        return self.encoder.forward(batch, layers, start=(self.n_frozen, states))
+        start = None if batch.states is None else (self.n_frozen, batch.states)
+        return self.encoder.forward(batch.windows, layers, start)
 
 
 class KeptStates:

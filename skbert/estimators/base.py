@@ -1,21 +1,18 @@
-"""What all estimators share: the way in for texts, and their state as plain values."""
+"""What the estimators over an encoder share: the way in for texts, and reading."""
 
 from __future__ import annotations
 
-import inspect
 import os
-import warnings
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from joblib import Memory
-from sklearn.base import BaseEstimator
 
 from skbert._version import __version__
 from skbert.estimators.params import Rule, check_params
-from skbert.exceptions import VersionWarning
+from skbert.estimators.state import SavedEstimator
 from skbert.text.validation import check_rows, column_names, n_columns
 
 if TYPE_CHECKING:
@@ -27,25 +24,11 @@ if TYPE_CHECKING:
     from skbert.training.inference import ReadingOptions
     from skbert.training.store import VectorStore
 
-Self = TypeVar("Self", bound="TextEstimator")
 
-VERSION_KEY = "_skbert_version"
-ENCODER_KEY = "_encoder_state"
-
-
-class TextEstimator(BaseEstimator):
-    """An estimator that reads texts, pairs of texts or word lists.
-
-    Fitted encoders leave and enter a pickle as numpy arrays and JSON strings, so that a
-    saved estimator needs neither its folder nor a network nor one version of a library,
-    and can be memory-mapped.
-    """
+class TextEstimator(SavedEstimator):
+    """An estimator that reads texts, pairs of texts or word lists."""
 
     _rules: ClassVar[dict[str, Rule]]
-
-    # scikit-learn shows descriptions of parameters in notebooks only beside a link.
-    _doc_link_module = "skbert"
-    _doc_link_template = "#{estimator_module}.{estimator_name}"
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -184,83 +167,3 @@ class TextEstimator(BaseEstimator):
             **recipe,
         }
         return VectorStore(Path(os.path.expanduser(folder)), recipe)
-
-    # ---- state
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        if (encoder := state.pop("encoder_", None)) is not None:
-            state[ENCODER_KEY] = encoder.state()
-        state[VERSION_KEY] = __version__
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        state = dict(state)
-        version = state.pop(VERSION_KEY, None)
-        if version != __version__:
-            warnings.warn(
-                f"This {type(self).__name__} was saved by skbert {version} and is read by "
-                f"skbert {__version__}; results may differ. Fit and save it again to be "
-                "sure.",
-                VersionWarning,
-                stacklevel=2,
-            )
-        if (encoder := state.pop(ENCODER_KEY, None)) is not None:
-            from skbert.encoders.transformer import TransformerEncoder
-
-            state["encoder_"] = TransformerEncoder.from_state(encoder)
-        # A parameter that is younger than the saved estimator has its default, or repr
-        # and clone would miss it.
-        parameters = inspect.signature(type(self).__init__).parameters
-        for name in type(self)._get_param_names():
-            state.setdefault(name, parameters[name].default)
-        super().__setstate__(state)
-
-    def __copy__(self: Self) -> Self:
-        # copy.copy would otherwise go through the state and build the network anew.
-        new = type(self).__new__(type(self))
-        new.__dict__.update(self.__dict__)
-        return new
-
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to a folder, without pickle.
-
-        Parameters
-        ----------
-        folder : str or path
-            Made if it is not there. Holds ``model.safetensors``, ``tokenizer.json`` and
-            ``skbert.json`` afterwards.
-
-        Raises
-        ------
-        NotFittedError
-            If there is nothing to save.
-        TypeError
-            If a parameter is not a plain value and so has no place in JSON.
-        """
-        from skbert.estimators.persistence import save
-
-        save(self, Path(os.path.expanduser(folder)))
-
-    @classmethod
-    def load(cls: type[Self], folder: str | os.PathLike[str]) -> Self:
-        """Read an estimator that ``save`` wrote. Runs no code from the folder.
-
-        Parameters
-        ----------
-        folder : str or path
-
-        Returns
-        -------
-        estimator
-
-        Raises
-        ------
-        FileNotFoundError
-            If the folder lacks one of the files.
-        ValueError
-            If it holds an estimator of another class.
-        """
-        from skbert.estimators.persistence import load
-
-        return load(cls, Path(os.path.expanduser(folder)))

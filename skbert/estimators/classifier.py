@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,23 +10,19 @@ import numpy as np
 from joblib import Memory
 from scipy.special import expit, log_expit, log_softmax, logit, softmax
 from sklearn.base import ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 
 from skbert.estimators.callbacks import with_callbacks
-from skbert.estimators.finetuning import FineTuner
+from skbert.estimators.documents import DocumentFineTuner
 from skbert.estimators.params import Rule, a, check_params, option, real
-from skbert.text.report import users_stacklevel
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-    from skbert.training.loop import Outcome
 
-
-class BertClassifier(ClassifierMixin, FineTuner):
+class BertClassifier(ClassifierMixin, DocumentFineTuner):
     """Fine-tune an encoder to sort texts, or pairs of texts, into classes.
 
     Trains all of a pretrained encoder, or its upper layers, together with a new head.
@@ -177,7 +172,7 @@ class BertClassifier(ClassifierMixin, FineTuner):
     multilabel_: str | None
 
     _rules: ClassVar[dict[str, Rule]] = {
-        **FineTuner._rules,
+        **DocumentFineTuner._rules,
         "class_weight": a(dict, "a dict from labels to weights") | option("balanced", None),
         "label_smoothing": real(0, 1),
         "threshold": real(0, 1),
@@ -499,10 +494,10 @@ class BertClassifier(ClassifierMixin, FineTuner):
             rows = [rows[i] for i in train]
             targets, weights = targets[train], weights[train]
         self.classes_, self.multilabel_ = known, kind
-        outcome = self._fit_network(
+        outcome = self._fit_documents(
             rows,
             targets,
-            weights / weights.mean(),
+            weights,
             len(known),
             objective,
             held,
@@ -511,7 +506,9 @@ class BertClassifier(ClassifierMixin, FineTuner):
             max_epochs=max_epochs or self.max_epochs,
             given=(X, y),
         )
-        self._warn_if_collapsed(outcome, targets)
+        if kind is None:
+            n_classes = len(np.unique(targets))
+            self._warn_if_collapsed(outcome, n_classes, "rows the same class")
         return self
 
     @staticmethod
@@ -548,21 +545,6 @@ class BertClassifier(ClassifierMixin, FineTuner):
             return float(np.average(log_expit(signed).mean(axis=1), weights=weights))
 
         return score
-
-    def _warn_if_collapsed(self, outcome: Outcome, targets: np.ndarray) -> None:
-        """A model that gives every row the same class has learnt nothing."""
-        if targets.ndim > 1 or outcome.diverged:
-            return
-        n_predicted = len(np.unique(outcome.outputs.argmax(axis=1)))
-        if n_predicted == 1 < len(np.unique(targets)):
-            warnings.warn(
-                f"{type(self).__name__} gave all {len(targets)} training rows the same "
-                "class at the end of training. Raise max_epochs or learning_rate if the "
-                "loss in history_ still falls; else lower learning_rate, try another "
-                "random_state, or class_weight='balanced' for rare classes.",
-                ConvergenceWarning,
-                stacklevel=users_stacklevel(),
-            )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

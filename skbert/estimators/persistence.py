@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skbert.estimators.base import ENCODER_KEY
+from skbert.estimators.state import ENCODER_KEY
 
 FORMAT = 1
 STATE_FILE = "skbert.json"

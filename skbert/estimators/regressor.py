@@ -11,11 +11,11 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 
 from skbert.estimators.callbacks import with_callbacks
-from skbert.estimators.finetuning import FineTuner
+from skbert.estimators.documents import DocumentFineTuner
 from skbert.estimators.params import check_params
 
 
-class BertRegressor(RegressorMixin, FineTuner):
+class BertRegressor(RegressorMixin, DocumentFineTuner):
     """Fine-tune an encoder to give one or several numbers for a text or a pair of texts.
 
     Trains all of a pretrained encoder, or its upper layers, together with a new head, on
@@ -231,10 +231,10 @@ class BertRegressor(RegressorMixin, FineTuner):
             held = [rows[i] for i in test], _scorer(targets[test], weights[test])
             rows = [rows[i] for i in train]
             targets, weights = targets[train], weights[train]
-        self._fit_network(
+        self._fit_documents(
             rows,
             targets,
-            weights / weights.mean(),
+            weights,
             targets.shape[1],
             squared_error(),
             held,

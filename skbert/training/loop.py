@@ -64,8 +64,9 @@ class Outcome:
         One record per epoch.
     best_epoch : int
         Number of the epoch whose weights were kept, from 1.
-    outputs : ndarray of shape (n_rows, n_outputs)
-        What the network gave for the training rows in its last epoch, while learning.
+    outputs : ndarray of shape (n_targets, n_outputs)
+        What the network gave for the training rows in its last epoch, while learning, in
+        the order in which they were read.
     diverged : bool
         Whether the loss or a gradient was not finite; training stopped there.
     n_halved : int
@@ -82,8 +83,6 @@ class Outcome:
 def train(
     network: nn.Module,
     source: Source,
-    targets: torch.Tensor,
-    weights: torch.Tensor,
     objective: Objective,
     groups: list[dict[str, Any]],
     options: TrainingOptions,
@@ -97,18 +96,15 @@ def train(
 ) -> Outcome:
     """Fit a network to targets.
 
-    Each step sums the weighted losses of its rows and divides by their number, however the
-    rows are split into micro-batches, so that the split does not change the step.
+    Each step sums the losses of its rows and divides by their targets, however the rows are
+    split into micro-batches, so that the split does not change the step.
 
     Parameters
     ----------
     network : Module
-        Maps a batch of ``source`` to outputs, one row per training row.
+        Maps a batch of ``source`` to outputs, one row for each target of its rows.
     source : Source
-    targets : Tensor, first axis n_rows
-    weights : Tensor of shape (n_rows,)
-    objective : callable
-        Outputs and targets to the loss of each row.
+    objective : Objective
     groups : list of dict
         Parameter groups with "initial_lr".
     options : TrainingOptions
@@ -155,6 +151,7 @@ def train(
             for group in optimizer.param_groups:
                 group["lr"] = group["initial_lr"] * factor
             optimizer.zero_grad(set_to_none=True)
+            n_targets = max(1, objective.count(rows))
             done, loss = 0, torch.zeros((), dtype=torch.float64, device=device)
             while done < len(rows):
                 part = rows[done : done + micro_size]
@@ -163,10 +160,8 @@ def train(
                         device.type, options.dtype, enabled=options.dtype != torch.float32
                     ):
                         outputs = network(source.batch(part))
-                    index = torch.from_numpy(part).to(targets.device)
-                    each = objective(outputs.to(weights.dtype), targets[index])
-                    summed = (each * weights[index]).sum()
-                    scaler.scale(summed / len(rows)).backward()
+                    summed = objective(outputs, part)
+                    scaler.scale(summed / n_targets).backward()
                 except torch.cuda.OutOfMemoryError:
                     if micro != "auto" or micro_size == 1:
                         raise
@@ -189,7 +184,7 @@ def train(
             step += 1
         record: dict[str, Any] = {
             "epoch": epoch,
-            "loss": float(torch.stack(losses).sum()) / len(source),
+            "loss": float(torch.stack(losses).sum()) / max(1, objective.count(order)),
             "learning_rate": optimizer.param_groups[0]["lr"],
             "seconds": time.perf_counter() - started,
         }
@@ -201,9 +196,7 @@ def train(
             network.eval()
             record["validation_score"] = validate()
         outcome.history.append(record)
-        given = torch.cat([seen[key] for key in sorted(seen)]).float().cpu().numpy()
-        outcome.outputs = np.empty_like(given)
-        outcome.outputs[order] = given
+        outcome.outputs = torch.cat([*seen.values()]).float().cpu().numpy()
         score = record.get("validation_score", float(epoch))
         if score > best_score:
             best_score, outcome.best_epoch = score, epoch

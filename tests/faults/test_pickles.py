@@ -19,7 +19,7 @@ import torch
 from sklearn.base import clone
 
 from skbert import BertVectorizer
-from skbert.estimators.base import ENCODER_KEY, VERSION_KEY
+from skbert.estimators.state import ENCODER_KEY, VERSION_KEY
 from skbert.exceptions import ModelNotFoundError, VersionWarning
 
 X = ["a good film", "a bad film", ""]

@@ -7,7 +7,12 @@ import pytest
 import torch
 
 from skbert.training.loop import TrainingOptions, seeded, train
-from skbert.training.objectives import binary_cross_entropy, cross_entropy, squared_error
+from skbert.training.objectives import (
+    RowObjective,
+    binary_cross_entropy,
+    cross_entropy,
+    squared_error,
+)
 from skbert.training.source import VectorSource
 
 N_ROWS, WIDTH = 13, 5
@@ -28,9 +33,7 @@ class Head(torch.nn.Module):
         return self.layers(batch.vectors)
 
 
-def run(
-    objective, targets, *, micro_batch_size=None, network=None, weights=None, **changes
-):
+def run(loss, targets, *, micro_batch_size=None, network=None, weights=None, **changes):
     network = network or Head()
     vectors = np.random.RandomState(0).normal(size=(N_ROWS, WIDTH))
     options = {
@@ -43,12 +46,11 @@ def run(
         "n_iter_no_change": 3,
         "dtype": torch.float32,
     }
+    weights = np.arange(1.0, N_ROWS + 1) if weights is None else weights
     outcome = train(
         network,
         VectorSource(vectors, CPU),
-        targets,
-        torch.arange(1.0, N_ROWS + 1).double() if weights is None else weights,
-        objective,
+        RowObjective(loss, targets.numpy(), np.asarray(weights), CPU),
         [{"params": list(network.parameters()), "lr": 0.1, "initial_lr": 0.1}],
         TrainingOptions(**options | changes),
         rng=np.random.RandomState(0),

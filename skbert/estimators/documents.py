@@ -1,0 +1,321 @@
+"""Fine-tuning with one row of outputs for each text: vectors, outputs and export."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from joblib import Memory
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from skbert.estimators.finetuning import FineTuner
+from skbert.estimators.params import Rule, option, sequence_of_ints
+from skbert.text.report import ReadingReport
+
+if TYPE_CHECKING:
+    import torch
+    from sklearn.utils import Tags
+    from torch import nn
+
+    from skbert.encoders.base import Encoder
+    from skbert.encoders.prefix import Prefix
+    from skbert.training.loop import Outcome, Source
+    from skbert.training.objectives import RowLoss
+
+
+class DocumentFineTuner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FineTuner):
+    """Base of estimators that pool an encoder's states to one vector for each text."""
+
+    head_: list[tuple[np.ndarray, np.ndarray]]
+
+    _rules: ClassVar[dict[str, Rule]] = {
+        **FineTuner._rules,
+        "pooling": option("auto", "mean", "cls", "max", "last"),
+        "hidden_layer_sizes": sequence_of_ints(empty=True),
+        "long_text": option("truncate", "head_tail", "windows"),
+    }
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] = "sentence-transformers/all-MiniLM-L6-v2",
+        *,
+        frozen_layers: int | float | str = 0,
+        max_epochs: int = 5,
+        learning_rate: float = 5e-5,
+        head_learning_rate: float | None = 1e-3,
+        layer_decay: float = 1.0,
+        weight_decay: float = 0.01,
+        warmup: float = 0.1,
+        schedule: str = "linear",
+        max_grad_norm: float | None = 1.0,
+        batch_size: int = 16,
+        micro_batch_size: int | str | None = "auto",
+        pooling: str = "auto",
+        hidden_layer_sizes: Sequence[int] = (),
+        dropout: float | None = None,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 3,
+        max_length: int | None = None,
+        long_text: str = "truncate",
+        stride: int = 0,
+        gradient_checkpointing: bool = False,
+        memory: str | os.PathLike[str] | Memory | None = None,
+        device: str = "auto",
+        precision: str = "auto",
+        warm_start: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            model,
+            frozen_layers=frozen_layers,
+            max_epochs=max_epochs,
+            learning_rate=learning_rate,
+            head_learning_rate=head_learning_rate,
+            layer_decay=layer_decay,
+            weight_decay=weight_decay,
+            warmup=warmup,
+            schedule=schedule,
+            max_grad_norm=max_grad_norm,
+            batch_size=batch_size,
+            micro_batch_size=micro_batch_size,
+            dropout=dropout,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            n_iter_no_change=n_iter_no_change,
+            max_length=max_length,
+            stride=stride,
+            gradient_checkpointing=gradient_checkpointing,
+            memory=memory,
+            device=device,
+            precision=precision,
+            warm_start=warm_start,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.pooling = pooling
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.long_text = long_text
+
+    # ---- training
+
+    def _fit_documents(
+        self,
+        rows: list[Any],
+        targets: np.ndarray,
+        weights: np.ndarray,
+        n_outputs: int,
+        loss: RowLoss,
+        validation: tuple[list[Any], Callable[[np.ndarray], float]] | None,
+        **run: Any,
+    ) -> Outcome:
+        """Train on one row of targets for each text; only ratios of weights matter."""
+        from skbert.nn.heads import Head
+        from skbert.training.objectives import RowObjective
+
+        weights = (weights / weights.mean()).astype(np.float32)
+
+        def make_head(n_inputs: int, dropout: float) -> Head:
+            return Head(n_inputs, self.hidden_layer_sizes, n_outputs, dropout)
+
+        def make_objective(head: Head, device: torch.device) -> RowObjective:
+            return RowObjective(loss, targets, weights, device)
+
+        held: Any = None
+        if validation is not None:
+            held_rows, score = validation
+            held = held_rows, lambda head, outputs: score(outputs)
+        return self._fit_network(rows, make_head, make_objective, held, **run)
+
+    def _resolve(self, encoder: Encoder) -> dict[str, Any]:
+        return {
+            "pooling_": self._resolve_pooling(encoder),
+            "max_length_": self._resolve_max_length(encoder),
+        }
+
+    def _network(self, encoder: Any, prefix: Prefix, head: Any) -> nn.Module:
+        from skbert.nn.network import TextNetwork
+
+        how = self.pooling_
+        if how == "cls":
+            how = encoder.traits.summary_piece or "first"
+        return TextNetwork(encoder.model, prefix.forward, how, head)
+
+    def _source(
+        self,
+        rows: list[Any],
+        prefix: Prefix,
+        pretrained: Encoder,
+        device: torch.device,
+        report: ReadingReport,
+    ) -> Source:
+        import torch
+
+        from skbert.training.source import VectorSource, WindowSource
+
+        encoder = prefix.encoder
+        if prefix.n_frozen == encoder.n_layers:
+            vectors = self._vectors(
+                rows, encoder, pretrained, device, torch.float32, report
+            )
+            return VectorSource(vectors, device)
+        options = self._reading_options(self.long_text, "auto")
+        encodings, kept = self._windows(rows, prefix, pretrained, device, report, options)
+        return WindowSource(
+            encodings, len(rows), encoder.pad_id, encoder.hidden_size, device, kept
+        )
+
+    # ---- reading
+
+    def _vectors(
+        self,
+        rows: list[Any],
+        encoder: Encoder,
+        stored_as: Encoder | None,
+        device: torch.device,
+        dtype: torch.dtype,
+        report: ReadingReport,
+    ) -> np.ndarray:
+        """Pooled vectors of the last layer, (n_rows, hidden_size), float32.
+
+        ``stored_as`` is the encoder to whose vectors ``memory`` may add, with the same
+        weights as ``encoder``; None where they are not pretrained ones.
+        """
+        from skbert.training.vectors import DocumentReader, read_rows
+
+        reader = DocumentReader(
+            encoder=encoder,
+            layers=[encoder.n_layers],
+            layer_pooling="mean",
+            pooling=self.pooling_,
+            normalize=False,
+            size=encoder.hidden_size,
+        )
+        options = self._reading_options(self.long_text, "auto")
+        store = None
+        if stored_as is not None:
+            recipe = {"vectors pooled by": self.pooling_}
+            store = self._open_store(stored_as, device, dtype, options, recipe)
+        out = np.zeros((len(rows), encoder.hidden_size), np.float32)
+        for positions, vector in read_rows(
+            rows,
+            reader,
+            options,
+            device,
+            report=report,
+            progress=lambda n: None,
+            store=store,
+        ):
+            out[positions] = vector
+        return out
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Vectors of the fine-tuned encoder, as the head reads them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples,)
+            Texts or pairs of texts.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, hidden_size), float32
+
+        Raises
+        ------
+        NotFittedError
+            If ``fit`` was not called.
+        ValueError
+            If X holds anything but texts; the positions are named. Also if ``pooling`` or
+            ``max_length`` were changed after ``fit``.
+        """
+        from skbert.training.device import resolve_device, resolve_precision
+
+        check_is_fitted(self)
+        self._check_unchanged()
+        rows = self._rows(X, ("texts", "pairs"), reset=False)
+        self._check_room(self.encoder_, rows)
+        device = resolve_device(self.device, type(self).__name__)
+        dtype = resolve_precision(self.precision, device)
+        encoder = self.encoder_.placed(device, dtype)
+        report = ReadingReport()
+        frozen = self.n_frozen_layers_ == encoder.n_layers
+        stored_as = self.encoder_ if frozen else None
+        vectors = self._vectors(rows, encoder, stored_as, device, dtype, report)
+        self._report(report, rows)
+        return vectors
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.encoder_.hidden_size
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+    def export_transformers(self, folder: str | os.PathLike[str]) -> None:
+        """Write a standard checkpoint for ``transformers``.
+
+        ``AutoModelForSequenceClassification`` and ``pipeline("text-classification",
+        folder)`` open it and give the same labels and probabilities, or numbers. Pass
+        ``truncation=True`` to the pipeline for texts that are too long.
+
+        Parameters
+        ----------
+        folder : str or path
+            Made if it is not there.
+
+        Raises
+        ------
+        NotFittedError
+            If there is nothing to export.
+        ValueError
+            If transformers has no classifier that computes the same. Theirs read the
+            summary piece alone, so ``pooling="cls"`` is needed, at most one hidden layer
+            no wider than the encoder, and a family whose classifier has a tanh, such as
+            BERT, RoBERTa, XLM-R, ALBERT, MobileBERT, MPNet and DeBERTa-v2. Windows of long
+            texts have no counterpart either.
+        """
+        from skbert.encoders.export import export_classifier
+
+        check_is_fitted(self)
+        name = type(self).__name__
+        if self.pooling_ != "cls":
+            raise ValueError(
+                f"{name} cannot be exported with pooling={self.pooling_!r}: classifiers of "
+                "transformers read the summary piece alone. Fit with pooling='cls', or "
+                "use save."
+            )
+        if self.long_text != "truncate":
+            raise ValueError(
+                f"{name} cannot be exported with long_text={self.long_text!r}, which "
+                "transformers does not know. Use long_text='truncate', or save."
+            )
+        head, settings = self._exported()
+        export_classifier(
+            self.encoder_,
+            head,
+            settings,
+            self.max_length_,
+            Path(os.path.expanduser(folder)),
+            name,
+        )
+
+    def _exported(self) -> tuple[list[tuple[np.ndarray, np.ndarray]], dict[str, Any]]:
+        """Head and settings of a checkpoint of transformers; for subclasses."""
+        raise NotImplementedError
+
+    def _predict_outputs(self, X: Any) -> np.ndarray:
+        """Outputs of the head, (n_samples, n_outputs), float64."""
+        from skbert.nn.heads import hidden_activations
+
+        vectors = DocumentFineTuner.transform(self, X).astype(np.float64)
+        values = hidden_activations(self.head_, vectors)
+        weight, bias = self.head_[-1]
+        return values @ weight.T + bias

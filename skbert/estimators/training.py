@@ -1,0 +1,154 @@
+"""What every estimator that trains a network shares: its parameters and the run."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from tqdm import tqdm
+
+from skbert.estimators.callbacks import CallbackSupportMixin, EpochTasks
+from skbert.estimators.params import Rule, a, boolean, integer, option, real
+from skbert.text.report import users_stacklevel
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from skbert.training.loop import Outcome, Source
+    from skbert.training.objectives import Objective
+
+TRAINING_RULES: dict[str, Rule] = {
+    "max_epochs": integer(1),
+    "learning_rate": real(0),
+    "weight_decay": real(0),
+    "warmup": real(0, 1),
+    "schedule": option("linear", "cosine", "constant"),
+    "max_grad_norm": real(0) | option(None),
+    "batch_size": integer(1),
+    "micro_batch_size": integer(1) | option("auto", None),
+    "early_stopping": boolean(),
+    "validation_fraction": real(0, 1),
+    "n_iter_no_change": integer(1),
+    "warm_start": boolean(),
+    "device": a(str, "'auto', 'cpu', 'cuda', 'cuda:<number>' or 'mps'"),
+    "precision": option("auto", "float32", "bfloat16", "float16"),
+    "verbose": integer(0) | boolean(),
+}
+
+
+class TrainingMixin(CallbackSupportMixin):
+    """Training runs with the parameters of `TRAINING_RULES`."""
+
+    max_epochs: int
+    warmup: float
+    schedule: str
+    max_grad_norm: float | None
+    batch_size: int
+    micro_batch_size: int | str | None
+    n_iter_no_change: int
+    verbose: int
+
+    def _train(
+        self,
+        network: nn.Module,
+        source: Source,
+        objective: Objective,
+        groups: list[dict[str, Any]],
+        *,
+        validation: tuple[Source, Callable[[np.ndarray], float]] | None,
+        set_mode: Callable[[], None],
+        snapshot: Callable[[], dict[str, Any]],
+        max_epochs: int,
+        given: tuple[Any, Any],
+        rng: np.random.RandomState,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> Outcome:
+        """Run the loop, tell progress and callbacks, and keep the records.
+
+        ``validation`` holds rows and a function from their outputs to a score,
+        ``snapshot`` gives the fitted attributes as they are, ``given`` is X and y as the
+        user gave them, for callbacks.
+        """
+        import torch
+
+        from skbert.training.loop import TrainingOptions, evaluate, train
+
+        validate = None
+        if validation is not None:
+            held_out, score = validation
+
+            def validate() -> float:
+                return score(evaluate(network, held_out, self.batch_size))
+
+        tasks = EpochTasks(self, max_epochs, *given, snapshot)
+        with tqdm(total=max_epochs, disable=not self.verbose, unit="epoch") as bar:
+
+            def on_epoch(record: dict[str, Any]) -> bool:
+                bar.set_postfix(loss=f"{record['loss']:.4f}")
+                bar.update()
+                # A callback that draws must not change what dropout draws next.
+                devices = [device] if device.type == "cuda" else []
+                with torch.random.fork_rng(devices=devices):
+                    return tasks.end_epoch()
+
+            outcome = train(
+                network,
+                source,
+                objective,
+                groups,
+                TrainingOptions(
+                    max_epochs=max_epochs,
+                    warmup=self.warmup,
+                    schedule=self.schedule,
+                    max_grad_norm=self.max_grad_norm,
+                    batch_size=self.batch_size,
+                    micro_batch_size=self.micro_batch_size,
+                    n_iter_no_change=self.n_iter_no_change,
+                    dtype=dtype,
+                ),
+                rng=rng,
+                device=device,
+                set_mode=set_mode,
+                validate=validate,
+                on_epoch=on_epoch,
+            )
+        tasks.end()
+        self.history_ = outcome.history
+        self.n_iter_ = len(outcome.history)
+        self.best_epoch_ = outcome.best_epoch
+        self.n_halved_ = outcome.n_halved
+        if outcome.diverged:
+            warnings.warn(
+                f"{type(self).__name__} stopped in epoch {self.n_iter_} because the loss "
+                "is not finite; the model is of no use. Lower learning_rate, or set "
+                "max_grad_norm and precision='float32'.",
+                ConvergenceWarning,
+                stacklevel=users_stacklevel(),
+            )
+        return outcome
+
+    def _warn_if_collapsed(self, outcome: Outcome, n_classes: int, what: str) -> None:
+        """A model that gives all of its input the same class has learnt nothing."""
+        if outcome.diverged or n_classes < 2:
+            return
+        given = outcome.outputs.argmax(axis=1)
+        if len(given) and (given == given[0]).all():
+            warnings.warn(
+                f"{type(self).__name__} gave all {len(given)} training {what} at the end "
+                "of training. Raise max_epochs or learning_rate if the loss in history_ "
+                "still falls; else lower learning_rate, try another random_state, or "
+                "class_weight='balanced' for rare classes.",
+                ConvergenceWarning,
+                stacklevel=users_stacklevel(),
+            )
+
+
+def count_trainable(*modules: nn.Module) -> int:
+    """Weights that require gradients."""
+    parameters = [p for module in modules for p in module.parameters()]
+    return sum(p.numel() for p in parameters if p.requires_grad)
