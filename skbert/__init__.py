@@ -12,15 +12,23 @@ from skbert._version import __version__
 if TYPE_CHECKING:
     from skbert.estimators.classifier import BertClassifier
     from skbert.estimators.regressor import BertRegressor
+    from skbert.estimators.tagger import BertTagger
     from skbert.estimators.vectorizers import BertVectorizer
 
 _HOMES = {
     "BertClassifier": "skbert.estimators.classifier",
     "BertRegressor": "skbert.estimators.regressor",
+    "BertTagger": "skbert.estimators.tagger",
     "BertVectorizer": "skbert.estimators.vectorizers",
 }
 
-__all__ = ["BertClassifier", "BertRegressor", "BertVectorizer", "__version__"]
+__all__ = [
+    "BertClassifier",
+    "BertRegressor",
+    "BertTagger",
+    "BertVectorizer",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,3 +15,7 @@ class VersionWarning(UserWarning):
 
 class ModelNotFoundError(FileNotFoundError):
     """A pretrained model is neither on this machine nor within reach."""
+
+
+class AlignmentWarning(UserWarning):
+    """Spans in characters do not begin and end where words do."""

@@ -21,6 +21,7 @@ import numpy as np
 from sklearn.metrics import make_scorer
 
 from skbert.text.tags import (
+    Span,
     check_entity_tags,
     check_mode,
     check_scheme,
@@ -28,6 +29,7 @@ from skbert.text.tags import (
     detect_scheme,
     find_spans,
 )
+from skbert.text.words import check_spans
 
 __all__ = [
     "entity_f1_score",
@@ -37,6 +39,8 @@ __all__ = [
     "entity_recall_score",
     "entity_recall_scorer",
     "entity_report",
+    "span_f1_score",
+    "span_f1_scorer",
     "word_accuracy_score",
     "word_accuracy_scorer",
 ]
@@ -236,7 +240,7 @@ def entity_report(
     1.0
     """
     y_true, y_pred, scheme = _check(y_true, y_pred, scheme, mode)
-    counts = _count_spans(y_true, y_pred, scheme if mode == "strict" else None, labels)
+    counts = _count_tags(y_true, y_pred, scheme if mode == "strict" else None, labels)
     by_label = np.transpose(_average(counts, None, zero_division))
     rows = dict(zip(counts, map(_row, by_label), strict=True))
     averages = {
@@ -247,6 +251,52 @@ def entity_report(
         return rows | averages
     note = f"mode: {mode}" + (f", scheme: {scheme}" if scheme else "")
     return f"{_to_text(rows, averages, digits)}\n{note}"
+
+
+def span_f1_score(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    average: str | None = "micro",
+    zero_division: float = 0.0,
+    labels: Sequence[str] | None = None,
+) -> float | np.ndarray:
+    """Harmonic mean of precision and recall of entities given by start and end.
+
+    For taggers that were fitted with texts and spans. It does not matter what start and
+    end count, as long as both sides count the same.
+
+    Parameters
+    ----------
+    y_true, y_pred : ragged array of (start, end, label)
+        One list for each text; tuples, or mappings with these keys.
+    average, zero_division, labels
+        As in `entity_f1_score`.
+
+    Returns
+    -------
+    float, or ndarray of shape (n_labels,)
+
+    Raises
+    ------
+    ValueError
+        If there are not as many lists, or a span is none.
+
+    Examples
+    --------
+    >>> from skbert.metrics import span_f1_score
+    >>> y_true = [[(0, 3, "PER"), (13, 19, "LOC")], []]
+    >>> y_pred = [[(0, 3, "PER")], [(4, 9, "LOC")]]
+    >>> span_f1_score(y_true, y_pred)
+    0.5
+    """
+    true, pred = check_spans(y_true, None, "y_true"), check_spans(y_pred, None, "y_pred")
+    if len(true) != len(pred):
+        raise ValueError(
+            "y_true and y_pred must hold as many lists of spans. Got "
+            f"{len(true)} and {len(pred)}."
+        )
+    return _average(_count_spans(true, pred, labels), average, zero_division)[2]
 
 
 def word_accuracy_score(y_true: Any, y_pred: Any, *, zero_division: float = 0.0) -> float:
@@ -288,6 +338,7 @@ entity_f1_scorer = make_scorer(entity_f1_score)
 entity_precision_scorer = make_scorer(entity_precision_score)
 entity_recall_scorer = make_scorer(entity_recall_score)
 word_accuracy_scorer = make_scorer(word_accuracy_score)
+span_f1_scorer = make_scorer(span_f1_score)
 
 # Checks ------------------------------------------------------------------------------
 
@@ -360,20 +411,30 @@ def _count(
     y_true: Any, y_pred: Any, scheme: str | None, mode: str, labels: Sequence[str] | None
 ) -> Counts:
     y_true, y_pred, scheme = _check(y_true, y_pred, scheme, mode)
-    return _count_spans(y_true, y_pred, scheme if mode == "strict" else None, labels)
+    strict_in = scheme if mode == "strict" else None
+    return _count_tags(y_true, y_pred, strict_in, labels)
 
 
-def _count_spans(
+def _count_tags(
     y_true: list[list[str]],
     y_pred: list[list[str]],
     strict_in: str | None,
     labels: Sequence[str] | None,
 ) -> Counts:
+    true = [find_spans(tags, strict_in) for tags in y_true]
+    pred = [find_spans(tags, strict_in) for tags in y_pred]
+    return _count_spans(true, pred, labels)
+
+
+def _count_spans(
+    y_true: Sequence[Sequence[Span]],
+    y_pred: Sequence[Sequence[Span]],
+    labels: Sequence[str] | None,
+) -> Counts:
     right: Counter[str] = Counter()
     n_pred: Counter[str] = Counter()
     n_true: Counter[str] = Counter()
-    for true_tags, pred_tags in zip(y_true, y_pred, strict=True):
-        true, pred = find_spans(true_tags, strict_in), find_spans(pred_tags, strict_in)
+    for true, pred in zip(y_true, y_pred, strict=True):
         n_true.update(label for *_, label in true)
         n_pred.update(label for *_, label in pred)
         right.update(label for *_, label in set(true) & set(pred))

@@ -123,13 +123,13 @@ class DocumentFineTuner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FineT
         def make_head(n_inputs: int, dropout: float) -> Head:
             return Head(n_inputs, self.hidden_layer_sizes, n_outputs, dropout)
 
-        def make_objective(head: Head, device: torch.device) -> RowObjective:
+        def make_objective(head: Any, source: Any, device: torch.device) -> RowObjective:
             return RowObjective(loss, targets, weights, device)
 
         held: Any = None
         if validation is not None:
             held_rows, score = validation
-            held = held_rows, lambda head, outputs: score(outputs)
+            held = held_rows, lambda head, source, outputs: score(outputs)
         return self._fit_network(rows, make_head, make_objective, held, **run)
 
     def _resolve(self, encoder: Encoder) -> dict[str, Any]:

@@ -108,8 +108,8 @@ class FineTuner(TrainingMixin, TextEstimator):
         self,
         rows: list[Any],
         make_head: Callable[[int, float], Any],
-        make_objective: Callable[[Any, torch.device], Objective],
-        validation: tuple[list[Any], Callable[[Any, np.ndarray], float]] | None,
+        make_objective: Callable[[Any, Any, torch.device], Objective],
+        validation: tuple[list[Any], Callable[[Any, Any, np.ndarray], float]] | None,
         *,
         rng: np.random.RandomState,
         proceed: bool,
@@ -118,10 +118,10 @@ class FineTuner(TrainingMixin, TextEstimator):
     ) -> Outcome:
         """Train from the pretrained weights and keep what was learnt.
 
-        ``make_head`` takes the width of what it reads and the dropout. ``validation``
-        holds rows and a function from the head and their outputs to a score. With
-        ``proceed`` training goes on from the fitted weights. ``given`` is X and y as the
-        user gave them, for callbacks.
+        ``make_head`` takes the width of what it reads and the dropout, ``make_objective``
+        the head and the source. ``validation`` holds rows and a function from the head,
+        their source and their outputs to a score. With ``proceed`` training goes on from
+        the fitted weights. ``given`` is X and y as the user gave them, for callbacks.
         """
         from skbert.encoders.loading import load_encoder
         from skbert.encoders.prefix import Prefix
@@ -183,11 +183,11 @@ class FineTuner(TrainingMixin, TextEstimator):
             held = None
             if validation is not None:
                 score = validation[1]
-                held = held_out, lambda outputs: score(head, outputs)
+                held = held_out, lambda outputs: score(head, held_out, outputs)
             outcome = self._train(
                 self._network(encoder, prefix, head),
                 source,
-                make_objective(head, device),
+                make_objective(head, source, device),
                 groups,
                 validation=held,
                 set_mode=set_mode,

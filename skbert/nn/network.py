@@ -1,4 +1,4 @@
-"""An encoder with a head: windows of texts in, one row of outputs per text."""
+"""An encoder with a head: windows of texts in, a row of outputs per text or word out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from skbert.nn.hidden_states import HiddenStates
-from skbert.nn.pooling import pool_pieces
+from skbert.nn.pooling import pool_pieces, pool_runs
 
 
 def pool_windows(
@@ -90,6 +90,40 @@ class TextNetwork(nn.Module):
     def forward(self, batch: Any) -> torch.Tensor:
         """Outputs of the head for the texts of a batch, (n_texts, n_outputs)."""
         return self.head(self.vectors(batch))
+
+
+class WordNetwork(nn.Module):
+    """Encoder, pooling to words, and a head over the words of each text.
+
+    Parameters
+    ----------
+    stack : Module or None
+        The weights of the encoder, so that this module owns them.
+    forward_encoder : callable or None
+        A batch to HiddenStates with the last layer. None where batches bring vectors.
+    how : {"mean", "max", "first", "last"}
+        From pieces to words.
+    head : Module
+        Takes the vectors of all words and the number of words of each text.
+    """
+
+    def __init__(
+        self, stack: nn.Module | None, forward_encoder: Any, how: str, head: nn.Module
+    ):
+        super().__init__()
+        self.stack = stack
+        self.head = head
+        self.how = how
+        self._forward_encoder = forward_encoder
+
+    def forward(self, batch: Any) -> torch.Tensor:
+        """Outputs of the head, of those words of the batch that have pieces."""
+        vectors = batch.vectors
+        if vectors is None:
+            states = self._forward_encoder(batch).layers[0]
+            pieces = states.flatten(0, 1)[batch.pieces].float()
+            vectors = pool_runs(pieces, batch.counts, self.how)
+        return self.head(vectors, batch.lengths)
 
 
 def set_dropout(model: nn.Module, dropout: float | None) -> float:

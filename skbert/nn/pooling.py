@@ -67,15 +67,32 @@ def pool_words(
     first = starts.nonzero().squeeze(1)
     group = starts.cumsum(0) - 1
     counts = torch.bincount(group, minlength=len(first))
+    return pool_runs(pieces, counts, how), row_index[first], words[first], counts
+
+
+def pool_runs(pieces: torch.Tensor, counts: torch.Tensor, how: str) -> torch.Tensor:
+    """Pool each run of pieces to one vector.
+
+    Parameters
+    ----------
+    pieces : Tensor of shape (n_pieces, hidden_size)
+        Those of the first run, then of the second and so on.
+    counts : Tensor of shape (n_runs,), int64
+        Pieces of each run, at least one.
+    how : {"mean", "max", "first", "last"}
+
+    Returns
+    -------
+    Tensor of shape (n_runs, hidden_size)
+    """
+    ends = counts.cumsum(0)
     if how == "first":
-        vectors = pieces[first]
-    elif how == "last":
-        vectors = pieces[first + counts - 1]
-    else:
-        vectors = pieces.new_zeros((len(first), pieces.shape[1]))
-        if how == "mean":
-            vectors = vectors.index_add_(0, group, pieces) / counts.unsqueeze(1)
-        else:
-            index = group.unsqueeze(1).expand_as(pieces)
-            vectors.scatter_reduce_(0, index, pieces, "amax", include_self=False)
-    return vectors, row_index[first], words[first], counts
+        return pieces[ends - counts]
+    if how == "last":
+        return pieces[ends - 1]
+    group = torch.repeat_interleave(torch.arange(len(counts), device=ends.device), counts)
+    vectors = pieces.new_zeros((len(counts), pieces.shape[1]))
+    if how == "mean":
+        return vectors.index_add(0, group, pieces) / counts.unsqueeze(1)
+    index = group.unsqueeze(1).expand_as(pieces)
+    return vectors.scatter_reduce(0, index, pieces, "amax", include_self=False)

@@ -82,9 +82,12 @@ class TagObjective:
         device: torch.device,
     ) -> None:
         self._targets = targets
-        self._weights = [
+        by_word = [
             tag_weights[row] * weight for row, weight in zip(targets, weights, strict=True)
         ]
+        # Only their ratios matter: with a mean of 1 the rate stays what it is.
+        mean = float(np.concatenate(by_word).mean()) or 1.0
+        self._weights = [row / mean for row in by_word]
         self._loss = cross_entropy(label_smoothing)
         self._crf = crf
         self._device = device

@@ -139,3 +139,151 @@ class WindowSource:
             text_of_window=torch.tensor([text for _, text in pairs], device=self._device),
             states=states,
         )
+
+
+@dataclass(frozen=True)
+class WordBatch:
+    """Some training rows, read word by word.
+
+    Only words that have pieces are there: in ``vectors``, one behind the other, or as runs
+    of pieces.
+
+    Attributes
+    ----------
+    lengths : Tensor of shape (n_rows,), int64
+        Words of each row.
+    vectors : Tensor of shape (n_words, hidden_size) or None
+        Where the whole encoder is frozen, all that is needed.
+    windows : Batch or None
+    pieces : Tensor of shape (n_kept_pieces,), int64, or None
+        Where the pieces of the words stand in the flattened windows: those of the first
+        word, then of the second and so on.
+    counts : Tensor of shape (n_words,), int64, or None
+        Pieces of each word.
+    states : Tensor of shape (n_windows, n_pieces, hidden_size) or None
+        Output of the last frozen layer, where it was kept.
+    """
+
+    lengths: torch.Tensor
+    vectors: torch.Tensor | None = None
+    windows: Batch | None = None
+    pieces: torch.Tensor | None = None
+    counts: torch.Tensor | None = None
+    states: torch.Tensor | None = None
+
+
+class WordVectorSource:
+    """Rows of vectors of words that cannot change any more.
+
+    Parameters
+    ----------
+    rows : sequence of ndarray of shape (n_words, hidden_size)
+        May lie in memory maps. A row of NaN is a word that was not read.
+    device : torch.device
+
+    Attributes
+    ----------
+    words : list of ndarray of int64
+        For each row the words that can be learnt from.
+    """
+
+    def __init__(self, rows: Sequence[np.ndarray], device: torch.device) -> None:
+        self._rows = rows
+        self._device = device
+        self.words = [np.flatnonzero(~np.isnan(row[:, 0])) for row in rows]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def batch(self, rows: np.ndarray) -> WordBatch:
+        parts = [np.asarray(self._rows[row])[self.words[row]] for row in rows]
+        return WordBatch(
+            torch.tensor([len(part) for part in parts]),
+            vectors=torch.from_numpy(np.concatenate(parts)).to(self._device),
+        )
+
+
+class WordSource:
+    """Rows as windows of pieces, and which pieces make which word.
+
+    Parameters
+    ----------
+    encodings : sequence of Encoding
+        Windows in order; ``sample_index`` is the row.
+    n_rows : int
+    encoder : Encoder
+    device : torch.device
+    kept : KeptStates or None
+        States of the windows, by their place in ``encodings``.
+
+    Attributes
+    ----------
+    words : list of ndarray of int64
+        For each row the words that have pieces.
+    """
+
+    def __init__(
+        self,
+        encodings: Sequence[Encoding],
+        n_rows: int,
+        encoder: Encoder,
+        device: torch.device,
+        kept: KeptStates | None = None,
+    ) -> None:
+        self._encodings = encodings
+        self._windows: list[list[int]] = [[] for _ in range(n_rows)]
+        for window, encoding in enumerate(encodings):
+            if len(encoding):
+                self._windows[encoding.sample_index].append(window)
+        self._encoder = encoder
+        self._device = device
+        self._kept = kept
+        self.words = [
+            np.unique(self._words_of(windows).astype(np.int64)) for windows in self._windows
+        ]
+
+    def _words_of(self, windows: Sequence[int]) -> np.ndarray:
+        """Words of the pieces that count, window after window."""
+        chosen = [self._encodings[window] for window in windows]
+        parts = [e.word_index[e.owned & (e.word_index >= 0)] for e in chosen]
+        return np.concatenate([np.empty(0, np.int32), *parts])
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def ids(self) -> np.ndarray:
+        """All ids that any batch holds."""
+        parts = [encoding.input_ids for encoding in self._encodings]
+        return np.concatenate([[self._encoder.pad_id], *parts])
+
+    def batch(self, rows: np.ndarray) -> WordBatch:
+        lengths = torch.tensor([len(self.words[row]) for row in rows])
+        pairs = [(w, text) for text, row in enumerate(rows) for w in self._windows[row]]
+        # Neighbours of one length share an attention call.
+        pairs.sort(key=lambda pair: -len(self._encodings[pair[0]]))
+        windows = [window for window, _ in pairs]
+        if not lengths.sum():
+            zeros = torch.zeros(0, self._encoder.hidden_size, device=self._device)
+            return WordBatch(lengths, vectors=zeros)
+        chosen = [self._encodings[window] for window in windows]
+        batch = collate(chosen, self._encoder.pad_id)
+        at, position = np.nonzero(batch.owned & (batch.word_index >= 0))
+        text = np.array([text for _, text in pairs])[at]
+        word = batch.word_index[at, position]
+        # By text, word, window and place: a word longer than a window goes on in the next.
+        order = np.lexsort((position, np.array(windows)[at], word, text))
+        text, word = text[order], word[order]
+        starts = np.flatnonzero(np.diff(word, prepend=-1) | np.diff(text, prepend=-1))
+        counts = np.diff(starts, append=len(word))
+        flat = (at * batch.mask.shape[1] + position)[order]
+        states = None
+        if self._kept is not None:
+            padded = self._kept.take(windows, batch.mask.shape[1])
+            states = torch.from_numpy(padded).to(self._device)
+        return WordBatch(
+            lengths,
+            windows=batch,
+            pieces=torch.from_numpy(flat).to(self._device),
+            counts=torch.from_numpy(counts).to(self._device),
+            states=states,
+        )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
+
+from skbert.text.tags import check_tags
 
 
 def read_labels(y: Any, n_samples: int, name: str) -> tuple[str | None, np.ndarray]:
@@ -63,6 +66,86 @@ def encode_labels(
             f"among the classes {classes.tolist()}."
         )
     return targets.astype(np.int64)
+
+
+def read_tags(y: Any, lengths: Sequence[int], caller: str) -> list[list[Any]]:
+    """One list of tags for each sentence, as many as it has words.
+
+    Raises
+    ------
+    ValueError
+        If y is missing, tags are missing or of several types, or numbers differ; the
+        positions are named.
+    """
+    if y is None:
+        raise ValueError(
+            f"{caller} requires y to be passed, but the target y is None. Give a list of "
+            "tags for each sentence of X."
+        )
+    tags = check_tags(y, f"y of {caller}", only_str=False)
+    check_length(np.empty(len(tags)), len(lengths), "y", caller)
+    wrong = [
+        f"{n_words} words and {len(row)} tags at position {at}"
+        for at, (n_words, row) in enumerate(zip(lengths, tags, strict=True))
+        if n_words != len(row)
+    ]
+    if wrong:
+        raise ValueError(
+            f"y of {caller} must hold one tag for each word of X. Got "
+            f"{', '.join(wrong[:5])}; {len(wrong)} of {len(tags)} sentences."
+        )
+    kinds = {_kind(tag) for row in tags for tag in row}
+    if len(kinds) > 1:
+        raise ValueError(
+            f"y of {caller} mixes tags of the types {sorted(kinds)}: convert them to one, "
+            "for example with str()."
+        )
+    return tags
+
+
+def encode_tags(
+    tags: Sequence[Sequence[Any]], classes: np.ndarray, caller: str
+) -> list[np.ndarray]:
+    """Numbers of tags, one int64 array for each sentence."""
+    known = {label: number for number, label in enumerate(classes.tolist())}
+    unknown = {tag for row in tags for tag in row} - set(known)
+    if unknown:
+        raise ValueError(
+            f"y of {caller} holds tags {sorted(unknown)} that are not among the classes "
+            f"{classes.tolist()}."
+        )
+    return [np.array([known[tag] for tag in row], dtype=np.int64) for row in tags]
+
+
+def check_class_weight(
+    class_weight: Any, targets: np.ndarray, classes: np.ndarray, caller: str
+) -> np.ndarray:
+    """Weight of each class: given by label, or n_samples / (n_classes * count).
+
+    Parameters
+    ----------
+    class_weight : dict, "balanced" or None
+    targets : ndarray of shape (n_samples,), int64
+    classes : ndarray of shape (n_classes,)
+    caller : str
+
+    Returns
+    -------
+    ndarray of shape (n_classes,), float64
+    """
+    if class_weight is None:
+        return np.ones(len(classes))
+    if isinstance(class_weight, dict):
+        unknown = set(class_weight) - set(classes.tolist())
+        if unknown:
+            raise ValueError(
+                f"The 'class_weight' parameter of {caller} must be keyed by the labels "
+                f"{classes.tolist()}. Got {sorted(unknown, key=str)}."
+            )
+        by_class = [class_weight.get(label, 1.0) for label in classes.tolist()]
+        return np.array(by_class, dtype=np.float64)
+    counts = np.bincount(targets, minlength=len(classes))
+    return len(targets) / (np.count_nonzero(counts) * np.maximum(counts, 1))
 
 
 def check_labels(y: Any, n_samples: int, caller: str) -> np.ndarray:

@@ -37,6 +37,8 @@ class Reader:
     normalize : bool
     size : int
         Width of a vector.
+    missing : float, default=0.0
+        What fills the vector of a word without pieces.
     """
 
     encoder: Encoder
@@ -45,6 +47,7 @@ class Reader:
     pooling: str
     normalize: bool
     size: int
+    missing: float = 0.0
 
     def states(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """One layer's worth of states, and the mask of real pieces."""
@@ -106,12 +109,12 @@ class WordReader(Reader):
         return list(zip(*parts, strict=True))
 
     def join(self, row: Any, windows: list[Any]) -> np.ndarray:
-        """Every word of the row, zeros where it has no pieces.
+        """Every word of the row, ``missing`` where it has no pieces.
 
         A word longer than a window has pieces in several; its parts are pooled as its
         pieces are.
         """
-        out = np.zeros((len(row), self.size), np.float32)
+        out = np.full((len(row), self.size), self.missing, np.float32)
         seen = np.zeros(len(row), np.int64)
         for words, vectors, counts in windows:
             new = vectors

@@ -1,0 +1,286 @@
+"""What the taggers share: tags as targets, and emissions as tags, spans and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from skbert.estimators.params import Rule, a, boolean, option, real
+from skbert.metrics import entity_f1_score, word_accuracy_score
+from skbert.text.tags import (
+    Span,
+    allowed_transitions,
+    detect_scheme,
+    find_spans,
+    split_tag,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+    from skbert.nn.tagging import TaggingHead
+    from skbert.training.objectives import TagObjective
+
+# Words whose emissions are decoded at a time.
+DECODE_WORDS = 4096
+
+
+class Tagged(NamedTuple):
+    """Tags of one sentence.
+
+    Attributes
+    ----------
+    numbers : ndarray of shape (n_words,), int64
+        Places in ``classes_``.
+    probabilities : ndarray of shape (n_words, n_tags), float64, or None
+        None where they were not asked for.
+    """
+
+    numbers: np.ndarray
+    probabilities: Any
+
+
+class TaggingMixin:
+    """Targets, decoding and scores of estimators that give each word a tag.
+
+    Vectors of the words of a sentence are an array of shape (n_words, n_features), in which
+    NaN marks a word that could not be read: it has no part in training and gets
+    ``default_tag_``, or the tag that an entity around it goes on with.
+    """
+
+    head: str
+    constrain_tags: bool
+    class_weight: dict[Any, float] | str | None
+    label_smoothing: float
+    lstm_hidden_size: int
+    n_lstm_layers: int
+    head_: dict[str, np.ndarray]
+    classes_: np.ndarray
+    scheme_: str | None
+    default_tag_: Any
+
+    _tagging_rules: ClassVar[dict[str, Rule]] = {
+        "head": option("softmax", "crf"),
+        "constrain_tags": boolean(),
+        "class_weight": a(dict, "a dict from tags to weights") | option("balanced", None),
+        "label_smoothing": real(0, 1),
+    }
+
+    # ---- targets
+
+    def _check_head(self) -> None:
+        if self.head == "crf" and self.label_smoothing:
+            raise ValueError(
+                f"The 'label_smoothing' parameter of {type(self).__name__} must be 0 with "
+                "head='crf', which learns whole sentences. Got "
+                f"{self.label_smoothing}. Use head='softmax' to smooth."
+            )
+
+    def _learn_tags(self, tags: Sequence[Sequence[Any]], classes: Any = None) -> None:
+        """What is known of the tags from y alone."""
+        name = type(self).__name__
+        seen = [tag for row in tags for tag in row]
+        if not seen:
+            raise ValueError(f"{name} needs words to learn from, but all rows are empty.")
+        known = np.unique(seen if classes is None else np.asarray(classes))
+        self.classes_ = known
+        # Tags that no row has yet have their say, but only whole sentences tell IOB1.
+        self.scheme_ = detect_scheme([known.tolist()])
+        if self.scheme_ in ("IOB1", "IOB2"):
+            self.scheme_ = detect_scheme(tags)
+        self.scoring_ = "word_accuracy" if self.scheme_ is None else "entity_f1"
+        labels, counts = np.unique(seen, return_counts=True)
+        is_outside = "O" in self.classes_.tolist()
+        self.default_tag_ = "O" if is_outside else labels[counts.argmax()].item()
+
+    def _new_head(self, n_inputs: int, dropout: float) -> TaggingHead:
+        from skbert.nn.tagging import TaggingHead
+
+        allowed = None
+        if self.constrain_tags and self.scheme_ is not None:
+            allowed = allowed_transitions(self.classes_.tolist(), self.scheme_)
+        return TaggingHead(
+            n_inputs,
+            len(self.classes_),
+            lstm_hidden_size=self.lstm_hidden_size,
+            n_lstm_layers=self.n_lstm_layers,
+            dropout=dropout,
+            crf=self.head == "crf",
+            allowed=allowed,
+        )
+
+    def _objective(
+        self,
+        targets: Sequence[np.ndarray],
+        words: Sequence[np.ndarray],
+        weights: np.ndarray,
+        head: TaggingHead,
+        device: torch.device,
+    ) -> TagObjective:
+        """The tags of those words that can be read."""
+        from skbert.training.objectives import TagObjective
+        from skbert.training.targets import check_class_weight
+
+        name = type(self).__name__
+        return TagObjective(
+            [row[seen] for row, seen in zip(targets, words, strict=True)],
+            weights,
+            check_class_weight(
+                self.class_weight, np.concatenate(targets), self.classes_, name
+            ),
+            self.label_smoothing,
+            head.crf,
+            device,
+        )
+
+    # ---- tags
+
+    def _decode(
+        self,
+        rows: Iterable[tuple[list[int], np.ndarray]],
+        device: torch.device,
+        *,
+        probabilities: bool,
+    ) -> Iterator[tuple[list[int], Tagged]]:
+        """Tags of sentences, from their positions and the vectors of their words."""
+        import torch
+
+        head: Any = None
+        for group in _grouped(rows):
+            vectors = [row for _, row in group]
+            if head is None:
+                head = self._fitted_head(vectors[0].shape[1], device)
+            words = [np.flatnonzero(~np.isnan(row[:, 0])) for row in vectors]
+            parts = [row[seen] for row, seen in zip(vectors, words, strict=True)]
+            flat = torch.from_numpy(np.concatenate(parts)).to(device)
+            lengths = torch.tensor([len(seen) for seen in words])
+            tables: Any = [None] * len(words)
+            with torch.inference_mode():
+                # In float64, which not every device has, probabilities sum to 1.
+                emissions = head(flat, lengths).cpu().double()
+                numbers = head.decode(emissions, lengths).numpy()
+                if probabilities:
+                    tables = _split(head.probabilities(emissions, lengths).numpy(), words)
+            decoded = zip(group, words, _split(numbers, words), tables, strict=True)
+            for (positions, row), seen, given, table in decoded:
+                full = self._with_unread(given, seen, len(row))
+                if table is not None:
+                    # A word that was not read has the tag that it gets for certain.
+                    certain = np.eye(len(self.classes_))[full]
+                    certain[seen] = table
+                    table = certain
+                yield positions, Tagged(full, table)
+
+    def _fitted_head(self, n_inputs: int, device: torch.device) -> TaggingHead:
+        head = self._new_head(n_inputs, 0.0).eval()
+        head.set_arrays(self.head_)
+        head.to(device)
+        if head.crf is not None:
+            head.crf.cpu()
+        return head
+
+    def _with_unread(self, given: np.ndarray, seen: np.ndarray, n_words: int) -> np.ndarray:
+        """Tags of all words, from those of the words that could be read."""
+        if len(given) == n_words:
+            return given
+        tags = self.classes_.tolist()
+        full = np.full(n_words, tags.index(self.default_tag_))
+        full[seen] = given
+        if self.scheme_ is None:
+            return full
+        for left, right in pairwise(seen):
+            if right - left == 1:
+                continue
+            role, label = split_tag(tags[full[left]])
+            following, same = split_tag(tags[full[right]])
+            inside = f"I-{label}" if label else "I"
+            if role in "BI" and following in "IE" and label == same and inside in tags:
+                full[left + 1 : right] = tags.index(inside)
+        return full
+
+    def _score_emissions(
+        self,
+        head: TaggingHead,
+        emissions: np.ndarray,
+        words: Sequence[np.ndarray],
+        targets: Sequence[np.ndarray],
+    ) -> float:
+        """What early stopping looks at: the score that ``scoring_`` names.
+
+        While no entity is right, the log-likelihood of the tags, which is below 0 and
+        shows progress from the start.
+        """
+        import torch
+
+        lengths = torch.tensor([len(seen) for seen in words])
+        device = head.linear.weight.device
+        scores = torch.from_numpy(emissions).float().to(device)
+        numbers = head.decode(scores, lengths).cpu().numpy()
+        predicted = [
+            self._with_unread(given, seen, len(row))
+            for given, seen, row in zip(_split(numbers, words), words, targets, strict=True)
+        ]
+        score = self._score_tags(
+            [self.classes_[row].tolist() for row in targets],
+            [self.classes_[row].tolist() for row in predicted],
+        )
+        if score > 0:
+            return score
+        table = head.probabilities(scores, lengths).cpu().numpy()
+        read = np.concatenate([row[seen] for row, seen in zip(targets, words, strict=True)])
+        chances = table[np.arange(len(read)), read]
+        return float(np.log(np.maximum(chances, 1e-30)).mean()) if len(read) else 0.0
+
+    def _score_tags(self, y_true: Any, y_pred: Any) -> float:
+        if self.scheme_ is None:
+            return float(word_accuracy_score(y_true, y_pred))
+        return float(entity_f1_score(y_true, y_pred))
+
+    def _entities(self, numbers: np.ndarray) -> list[Span]:
+        """Entities of one sentence, in words."""
+        return find_spans(self.classes_[numbers].tolist(), None)
+
+    def _spans(self, tagged: Tagged) -> list[dict[str, Any]]:
+        """Entities as dicts, with the mean probability of their tags."""
+        numbers, table = tagged
+        chances = table[np.arange(len(numbers)), numbers]
+        return [
+            {
+                "start": start,
+                "end": end,
+                "label": label,
+                "score": float(chances[start:end].mean()),
+            }
+            for start, end, label in self._entities(numbers)
+        ]
+
+    def _check_entities(self) -> None:
+        if self.scheme_ is None:
+            raise ValueError(
+                f"{type(self).__name__} was fitted with tags that are no entities, such as "
+                f"{self.classes_[0]!r}, so there are no spans. Use predict."
+            )
+
+
+def _grouped(
+    rows: Iterable[tuple[list[int], np.ndarray]],
+) -> Iterator[list[tuple[list[int], np.ndarray]]]:
+    """Rows of about `DECODE_WORDS` words together."""
+    group: list[tuple[list[int], np.ndarray]] = []
+    n_words = 0
+    for row in rows:
+        group.append(row)
+        n_words += len(row[1]) + 1
+        if n_words >= DECODE_WORDS:
+            yield group
+            group, n_words = [], 0
+    if group:
+        yield group
+
+
+def _split(values: np.ndarray, words: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Values of joined words, sentence by sentence."""
+    return np.split(values, np.cumsum([len(seen) for seen in words])[:-1])
