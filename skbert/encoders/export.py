@@ -58,7 +58,67 @@ def export_classifier(
     ValueError
         If the family's classifier in transformers computes something else.
     """
-    from transformers import AutoConfig, AutoModelForSequenceClassification
+    from transformers import AutoModelForSequenceClassification
+
+    model = _with_encoder(AutoModelForSequenceClassification, encoder, settings)
+    if model is None or not _set_head(model, head):
+        raise _refusal(encoder, caller)
+    tokenizer = _tokenizer(encoder, max_length)
+    if not _agree(model, tokenizer, encoder, head):
+        raise _refusal(encoder, caller)
+    _write(model, tokenizer, folder)
+
+
+def export_tagger(
+    encoder: Any,
+    head: tuple[np.ndarray, np.ndarray],
+    tags: Sequence[str],
+    max_length: int,
+    folder: Path,
+    caller: str,
+) -> None:
+    """Write what ``AutoModelForTokenClassification`` and pipelines open.
+
+    Parameters
+    ----------
+    encoder : TransformerEncoder
+    head : tuple of (weight, bias)
+        A linear layer over the first piece of each word.
+    tags : sequence of str
+        In the order of the outputs.
+    max_length : int
+        Pieces at which the tokenizer truncates when it is asked to.
+    folder : Path
+    caller : str
+        For errors.
+
+    Raises
+    ------
+    ValueError
+        If the family's tagger in transformers computes something else.
+    """
+    from transformers import AutoModelForTokenClassification
+
+    settings = {
+        "id2label": dict(enumerate(tags)),
+        "label2id": {tag: i for i, tag in enumerate(tags)},
+    }
+    model = _with_encoder(AutoModelForTokenClassification, encoder, settings)
+    linear = getattr(model, "classifier", None)
+    if not isinstance(linear, nn.Linear):
+        raise _refusal(encoder, caller)
+    with torch.no_grad():
+        linear.weight.copy_(torch.from_numpy(np.array(head[0])))
+        linear.bias.copy_(torch.from_numpy(np.array(head[1])))
+    tokenizer = _tokenizer(encoder, max_length, words=True)
+    if not _agree_on_words(model, tokenizer, encoder, head):
+        raise _refusal(encoder, caller)
+    _write(model, tokenizer, folder)
+
+
+def _with_encoder(auto_class: Any, encoder: Any, settings: dict[str, Any]) -> Any:
+    """A model of transformers around the encoder's weights, None if there is none."""
+    from transformers import AutoConfig
 
     values = json.loads(encoder.state()["config"]) | settings
     # Other families have other settings of the same names.
@@ -67,17 +127,17 @@ def export_classifier(
     config = AutoConfig.for_model(values.pop("model_type"), **values)
     try:
         with torch.random.fork_rng(devices=[]), quiet_transformers():
-            model = AutoModelForSequenceClassification.from_config(config)
-    except ValueError as error:
-        raise _refusal(encoder, caller) from error
-    model.eval()
-    base = getattr(model, model.base_model_prefix)
-    fits = not base.load_state_dict(encoder.model.state_dict(), strict=False)[1]
-    if not fits or not _set_head(model, head):
-        raise _refusal(encoder, caller)
-    tokenizer = _tokenizer(encoder, max_length)
-    if not _agree(model, tokenizer, encoder, head):
-        raise _refusal(encoder, caller)
+            model = auto_class.from_config(config).eval()
+    except ValueError:
+        return None
+    base = getattr(model, model.base_model_prefix, None)
+    if base is None:
+        return None
+    unexpected = base.load_state_dict(encoder.model.state_dict(), strict=False)[1]
+    return None if unexpected else model
+
+
+def _write(model: Any, tokenizer: Any, folder: Path) -> None:
     with quiet_transformers():
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
@@ -85,7 +145,7 @@ def export_classifier(
 
 def _refusal(encoder: Any, caller: str) -> ValueError:
     return ValueError(
-        f"{caller} cannot be exported: the sequence classifier of transformers for "
+        f"{caller} cannot be exported: what transformers has for "
         f"{type(encoder.model).__name__} computes something else than this head. Use save."
     )
 
@@ -125,11 +185,20 @@ def _set_head(model: Any, head: Sequence[tuple[np.ndarray, np.ndarray]]) -> bool
     return True
 
 
-def _tokenizer(encoder: Any, max_length: int) -> Any:
+def _tokenizer(encoder: Any, max_length: int, *, words: bool = False) -> Any:
+    """The encoder's tokenizer for transformers; it reads a text as its words if asked."""
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
-    backend = Tokenizer.from_str(encoder.tokenizer.json)
+    content = json.loads(encoder.tokenizer.json)
+    if words and encoder.tokenizer.needs_space:
+        for part in (
+            content["pre_tokenizer"],
+            *content["pre_tokenizer"].get("pretokenizers", ()),
+        ):
+            if "add_prefix_space" in part:
+                part["add_prefix_space"] = True  # the first word as one inside a text
+    backend = Tokenizer.from_str(json.dumps(content))
     facts = encoder.tokenizer.facts
     ids = {"pad_token": facts["pad_id"], "unk_token": facts["unk_id"]}
     ids["cls_token"] = facts["cls_id"]
@@ -163,5 +232,29 @@ def _agree(model: Any, tokenizer: Any, encoder: Any, head: Any) -> bool:
         theirs = model(**inputs).logits[0].double().numpy()
         scale = np.abs(weight).max() * np.abs(values).max() + np.abs(bias).max()
         if np.abs(ours - theirs).max() > 1e-4 * scale:
+            return False
+    return True
+
+
+@torch.inference_mode()
+def _agree_on_words(model: Any, tokenizer: Any, encoder: Any, head: Any) -> bool:
+    """Try both ways, from words to the outputs of their pieces."""
+    windows, _ = encoder.encode(
+        [probe.split() for probe in PROBES],
+        max_length=encoder.max_length,
+        long_text="truncate",
+        stride=0,
+        parallel=False,
+    )
+    weight, bias = (part.astype(np.float64) for part in head)
+    for text, window in zip(PROBES, windows, strict=True):
+        inputs = tokenizer(text, truncation=True, return_tensors="pt")
+        if inputs["input_ids"][0].tolist() != window.input_ids.tolist():
+            return False
+        states = encoder.forward(collate([window], encoder.pad_id), [encoder.n_layers])
+        values = states.layers[0][0].double().numpy()
+        theirs = model(**inputs).logits[0].double().numpy()
+        scale = np.abs(weight).max() * np.abs(values).max() + np.abs(bias).max()
+        if np.abs(values @ weight.T + bias - theirs).max() > 1e-4 * scale:
             return False
     return True

@@ -37,6 +37,8 @@ class PieceTokenizer:
         Special pieces for one text and for a pair.
     n_ids : int
         Size of the vocabulary, added pieces included.
+    needs_space : bool
+        Whether words are known by the space before them.
     """
 
     def __init__(self, backend_json: str, facts: dict[str, Any]) -> None:
@@ -62,7 +64,7 @@ class PieceTokenizer:
         apart = self._backend.encode(
             [probe, probe], is_pretokenized=True, add_special_tokens=False
         )
-        self._needs_space = apart.ids != self._ids(f"{probe} {probe}")
+        self.needs_space = apart.ids != self._ids(f"{probe} {probe}")
         longest = content["model"].get("max_input_chars_per_word")
         self._longest_word = longest or 0
         self._long_word = re.compile(rf"\S{{{longest + 1},}}") if longest else None
@@ -107,7 +109,7 @@ class PieceTokenizer:
 
     def words(self, rows: Sequence[Sequence[str]], *, parallel: bool) -> list[Pieces]:
         """Pieces of word lists, each word read as it would be inside running text."""
-        if self._needs_space:
+        if self.needs_space:
             rows = [[_spaced(word) for word in row] for row in rows]
         return self._encode([list(row) for row in rows], parallel, is_pretokenized=True)
 

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from joblib import Memory
-from scipy.special import expit, log_expit, log_softmax, logit, softmax
-from sklearn.base import ClassifierMixin
-from sklearn.metrics import accuracy_score
-from sklearn.model_selection import train_test_split
-from sklearn.utils import check_random_state
 
 from skbert.estimators.callbacks import with_callbacks
+from skbert.estimators.classes import ClassesMixin
 from skbert.estimators.documents import DocumentFineTuner
-from skbert.estimators.params import Rule, a, check_params, option, real
-
-if TYPE_CHECKING:
-    from sklearn.utils import Tags
+from skbert.estimators.params import Rule, check_params
 
 
-class BertClassifier(ClassifierMixin, DocumentFineTuner):
+class BertClassifier(ClassesMixin, DocumentFineTuner):
     """Fine-tune an encoder to sort texts, or pairs of texts, into classes.
 
     Trains all of a pretrained encoder, or its upper layers, together with a new head.
@@ -168,14 +161,9 @@ class BertClassifier(ClassifierMixin, DocumentFineTuner):
     ['delivery']
     """
 
-    classes_: np.ndarray
-    multilabel_: str | None
-
     _rules: ClassVar[dict[str, Rule]] = {
         **DocumentFineTuner._rules,
-        "class_weight": a(dict, "a dict from labels to weights") | option("balanced", None),
-        "label_smoothing": real(0, 1),
-        "threshold": real(0, 1),
+        **ClassesMixin._classes_rules,
     }
 
     def __init__(
@@ -316,105 +304,6 @@ class BertClassifier(ClassifierMixin, DocumentFineTuner):
         known = self.classes_ if proceed else np.unique(np.asarray(classes))
         return self._fit(X, y, sample_weight, (None, None), known, proceed, max_epochs=1)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of the classes, in the order of ``classes_``.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples,)
-            Texts or pairs of texts.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), float64
-            Rows sum to 1; for multi-label each column is a probability of its own.
-        """
-        outputs = self._predict_outputs(X)
-        return softmax(outputs, axis=1) if self.multilabel_ is None else expit(outputs)
-
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of the probabilities.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples,)
-            Texts or pairs of texts.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), float64
-        """
-        outputs = self._predict_outputs(X)
-        if self.multilabel_ is None:
-            return log_softmax(outputs, axis=1)
-        return log_expit(outputs)
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Scores whose sign or maximum decides.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples,)
-            Texts or pairs of texts.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes), float64
-            For two classes the log-odds of the second. For multi-label the log-odds less
-            those of ``threshold``.
-        """
-        outputs = self._predict_outputs(X)
-        if self.multilabel_ is not None:
-            return outputs - logit(self.threshold)
-        return outputs[:, 1] - outputs[:, 0] if len(self.classes_) == 2 else outputs
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Classes of the texts.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples,)
-            Texts or pairs of texts.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_labels)
-            Labels as in y. For multi-label an indicator matrix, or an object array of
-            lists of labels, as y was.
-        """
-        outputs = self._predict_outputs(X)
-        if self.multilabel_ is None:
-            return self.classes_[outputs.argmax(axis=1)]
-        chosen = expit(outputs) >= self.threshold
-        if self.multilabel_ != "lists":
-            return chosen.astype(np.dtype(self.multilabel_))
-        lists = np.empty(len(chosen), dtype=object)
-        for row, labels in enumerate(chosen):
-            lists[row] = self.classes_[labels].tolist()
-        return lists
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy; for multi-label the share of rows with exactly the right labels.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples,)
-            Texts or pairs of texts.
-        y : array-like of shape (n_samples,) or (n_samples, n_labels)
-            True labels.
-        sample_weight : array-like of shape (n_samples,) or None
-            Weights of the rows.
-
-        Returns
-        -------
-        float
-        """
-        predicted = self.predict(X)
-        if self.multilabel_ == "lists":
-            right = [set(a) == set(b) for a, b in zip(y, predicted, strict=True)]
-            return float(np.average(right, weights=sample_weight))
-        return accuracy_score(y, predicted, sample_weight=sample_weight)
-
     def _exported(self) -> tuple[list[tuple[np.ndarray, np.ndarray]], dict[str, Any]]:
         names = [str(label) for label in self.classes_.tolist()]
         if len(set(names)) < len(names):
@@ -429,124 +318,3 @@ class BertClassifier(ClassifierMixin, DocumentFineTuner):
             "id2label": dict(enumerate(names)),
             "label2id": {name: i for i, name in enumerate(names)},
         }
-
-    # ---- y
-
-    def _fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        validation: tuple[Any, Any],
-        classes: np.ndarray | None,
-        proceed: bool,
-        max_epochs: int | None = None,
-    ) -> BertClassifier:
-        name = type(self).__name__
-        rows = self._rows(X, ("texts", "pairs"), reset=not proceed)
-
-        from skbert.training.objectives import binary_cross_entropy, cross_entropy
-        from skbert.training.targets import check_weights, encode_labels, read_labels
-
-        weights = check_weights(sample_weight, len(rows), name)
-        kind, labels = read_labels(y, len(rows), name)
-        kept = np.flatnonzero(weights)
-        rows, labels, weights = [rows[i] for i in kept], labels[kept], weights[kept]
-        seen = self._classes_of(kind, labels)
-        if proceed and classes is None and not np.array_equal(seen, self.classes_):
-            raise ValueError(
-                f"{name} with warm_start=True was fitted with the classes "
-                f"{self.classes_.tolist()} and cannot go on with {seen.tolist()}. Set "
-                "warm_start=False to start afresh."
-            )
-        known = seen if classes is None else classes
-        if len(known) < 2 and kind is None:
-            raise ValueError(
-                f"{name} needs at least two classes in y, among rows with a weight above "
-                f"zero. Got one class: {known.tolist()}."
-            )
-        targets = encode_labels(kind, labels, known, name)
-        if kind is None:
-            weights = weights * self._class_weights(targets, known)
-            objective = cross_entropy(self.label_smoothing)
-        else:
-            if self.class_weight is not None:
-                raise ValueError(
-                    f"The 'class_weight' parameter of {name} must be None for several "
-                    "labels per row. Weigh rows by sample_weight, or set threshold."
-                )
-            objective = binary_cross_entropy(self.label_smoothing)
-        rng = check_random_state(self.random_state)
-        X_val, y_val = validation
-        held = None
-        if X_val is not None:
-            held_rows = self._rows(X_val, ("texts", "pairs"), reset=False)
-            _, held_labels = read_labels(y_val, len(held_rows), name)
-            held = held_rows, self._scorer(encode_labels(kind, held_labels, known, name))
-        elif self.early_stopping and max_epochs is None:
-            train, test = train_test_split(
-                np.arange(len(rows)),
-                test_size=self.validation_fraction,
-                random_state=rng.randint(2**31 - 1),
-                stratify=targets if kind is None else None,
-            )
-            held = [rows[i] for i in test], self._scorer(targets[test], weights[test])
-            rows = [rows[i] for i in train]
-            targets, weights = targets[train], weights[train]
-        self.classes_, self.multilabel_ = known, kind
-        outcome = self._fit_documents(
-            rows,
-            targets,
-            weights,
-            len(known),
-            objective,
-            held,
-            rng=rng,
-            proceed=proceed,
-            max_epochs=max_epochs or self.max_epochs,
-            given=(X, y),
-        )
-        if kind is None:
-            n_classes = len(np.unique(targets))
-            self._warn_if_collapsed(outcome, n_classes, "rows the same class")
-        return self
-
-    @staticmethod
-    def _classes_of(kind: str | None, labels: np.ndarray) -> np.ndarray:
-        if kind is None:
-            return np.unique(labels)
-        if kind == "lists":
-            return np.unique([label for row in labels for label in row])
-        return np.arange(labels.shape[1])
-
-    def _class_weights(self, targets: np.ndarray, classes: np.ndarray) -> np.ndarray:
-        """Weight of each row for its class."""
-        if self.class_weight is None:
-            return np.ones(len(targets))
-        if isinstance(self.class_weight, dict):
-            unknown = set(self.class_weight) - set(classes.tolist())
-            if unknown:
-                raise ValueError(
-                    f"The 'class_weight' parameter of {type(self).__name__} must be keyed "
-                    f"by the labels {classes.tolist()}. Got {sorted(unknown, key=str)}."
-                )
-            by_class = [self.class_weight.get(label, 1.0) for label in classes.tolist()]
-            return np.array(by_class, dtype=np.float64)[targets]
-        counts = np.bincount(targets, minlength=len(classes))
-        balanced = len(targets) / (np.count_nonzero(counts) * np.maximum(counts, 1))
-        return balanced[targets]
-
-    def _scorer(self, truth: np.ndarray, weights: np.ndarray | None = None) -> Any:
-        def score(outputs: np.ndarray) -> float:
-            if truth.ndim == 1:
-                return accuracy_score(truth, outputs.argmax(axis=1), sample_weight=weights)
-            # Subset accuracy is 0 for long: the likelihood shows progress from the start.
-            signed = np.where(truth > 0, outputs, -outputs)
-            return float(np.average(log_expit(signed).mean(axis=1), weights=weights))
-
-        return score
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = True
-        return tags

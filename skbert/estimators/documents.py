@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from skbert.encoders.base import Encoder
     from skbert.encoders.prefix import Prefix
-    from skbert.training.loop import Outcome, Source
-    from skbert.training.objectives import RowLoss
+    from skbert.nn.heads import Head
+    from skbert.training.loop import Source
 
 
 class DocumentFineTuner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FineTuner):
@@ -104,33 +104,13 @@ class DocumentFineTuner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FineT
 
     # ---- training
 
-    def _fit_documents(
-        self,
-        rows: list[Any],
-        targets: np.ndarray,
-        weights: np.ndarray,
-        n_outputs: int,
-        loss: RowLoss,
-        validation: tuple[list[Any], Callable[[np.ndarray], float]] | None,
-        **run: Any,
-    ) -> Outcome:
-        """Train on one row of targets for each text; only ratios of weights matter."""
+    def _new_row_head(self, n_inputs: int, n_outputs: int, dropout: float) -> Head:
         from skbert.nn.heads import Head
-        from skbert.training.objectives import RowObjective
 
-        weights = (weights / weights.mean()).astype(np.float32)
+        return Head(n_inputs, self.hidden_layer_sizes, n_outputs, dropout)
 
-        def make_head(n_inputs: int, dropout: float) -> Head:
-            return Head(n_inputs, self.hidden_layer_sizes, n_outputs, dropout)
-
-        def make_objective(head: Any, source: Any, device: torch.device) -> RowObjective:
-            return RowObjective(loss, targets, weights, device)
-
-        held: Any = None
-        if validation is not None:
-            held_rows, score = validation
-            held = held_rows, lambda head, source, outputs: score(outputs)
-        return self._fit_network(rows, make_head, make_objective, held, **run)
+    def _read_rows(self, X: Any, *, reset: bool) -> list[Any]:
+        return self._rows(X, ("texts", "pairs"), reset=reset)
 
     def _resolve(self, encoder: Encoder) -> dict[str, Any]:
         return {
@@ -238,7 +218,7 @@ class DocumentFineTuner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FineT
 
         check_is_fitted(self)
         self._check_unchanged()
-        rows = self._rows(X, ("texts", "pairs"), reset=False)
+        rows = self._read_rows(X, reset=False)
         self._check_room(self.encoder_, rows)
         device = resolve_device(self.device, type(self).__name__)
         dtype = resolve_precision(self.precision, device)

@@ -116,13 +116,7 @@ class FineTuner(TrainingMixin, TextEstimator):
         max_epochs: int,
         given: tuple[Any, Any],
     ) -> Outcome:
-        """Train from the pretrained weights and keep what was learnt.
-
-        ``make_head`` takes the width of what it reads and the dropout, ``make_objective``
-        the head and the source. ``validation`` holds rows and a function from the head,
-        their source and their outputs to a score. With ``proceed`` training goes on from
-        the fitted weights. ``given`` is X and y as the user gave them, for callbacks.
-        """
+        """Train an encoder from its pretrained weights, and a head on it."""
         from skbert.encoders.loading import load_encoder
         from skbert.encoders.prefix import Prefix
         from skbert.encoders.vocabulary import restrict_vocabulary

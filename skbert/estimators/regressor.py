@@ -193,7 +193,7 @@ class BertRegressor(RegressorMixin, DocumentFineTuner):
         check_params(self, self._rules)
         name = type(self).__name__
         proceed = self.warm_start and hasattr(self, "encoder_")
-        rows = self._rows(X, ("texts", "pairs"), reset=not proceed)
+        rows = self._read_rows(X, reset=not proceed)
 
         from skbert.training.objectives import squared_error
         from skbert.training.targets import check_values, check_weights
@@ -218,7 +218,7 @@ class BertRegressor(RegressorMixin, DocumentFineTuner):
         rng = check_random_state(self.random_state)
         held = None
         if X_val is not None:
-            held_rows = self._rows(X_val, ("texts", "pairs"), reset=False)
+            held_rows = self._read_rows(X_val, reset=False)
             held_values = check_values(y_val, len(held_rows), name)
             truth = held_values.reshape(len(held_rows), -1) - self.target_mean_
             held = held_rows, _scorer(truth / self.target_scale_, None)
@@ -231,7 +231,7 @@ class BertRegressor(RegressorMixin, DocumentFineTuner):
             held = [rows[i] for i in test], _scorer(targets[test], weights[test])
             rows = [rows[i] for i in train]
             targets, weights = targets[train], weights[train]
-        self._fit_documents(
+        self._fit_rows(
             rows,
             targets,
             weights,

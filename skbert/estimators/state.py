@@ -72,8 +72,8 @@ class SavedEstimator(BaseEstimator):
         Parameters
         ----------
         folder : str or path
-            Made if it is not there. Holds ``model.safetensors``, ``tokenizer.json`` and
-            ``skbert.json`` afterwards.
+            Made if it is not there. Holds ``model.safetensors``, ``skbert.json`` and, for
+            estimators with an encoder, ``tokenizer.json`` afterwards.
 
         Raises
         ------

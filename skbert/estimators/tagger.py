@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from joblib import Memory
-from sklearn.model_selection import train_test_split
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skbert.estimators.callbacks import with_callbacks
@@ -520,59 +518,16 @@ class BertTagger(TaggingMixin, FineTuner):
         proceed: bool,
         max_epochs: int | None = None,
     ) -> BertTagger:
-        from skbert.training.targets import check_weights, encode_tags
-
-        name = type(self).__name__
         self._check_head()
         rows = self._rows(X, ("words", "texts"), reset=not proceed)
-        weights = check_weights(sample_weight, len(rows), name)
         words, tags = self._read_targets(rows, y, "y")
-        kept = np.flatnonzero(weights)
-        words, tags = [words[i] for i in kept], [tags[i] for i in kept]
-        weights = weights[kept]
-        if not proceed:
-            self._learn_tags(tags, classes)
-        targets = encode_tags(tags, self.classes_, name)
-        rng = check_random_state(self.random_state)
-        X_val, y_val = validation
-        held: Any = None
-        if X_val is not None:
-            held_rows = self._rows(X_val, ("words", "texts"), reset=False)
-            held_words, held_tags = self._read_targets(held_rows, y_val, "y_val")
-            held = held_words, encode_tags(held_tags, self.classes_, name)
-        elif self.early_stopping and max_epochs is None:
-            train, test = train_test_split(
-                np.arange(len(words)),
-                test_size=self.validation_fraction,
-                random_state=rng.randint(2**31 - 1),
-            )
-            held = [words[i] for i in test], [targets[i] for i in test]
-            words, targets = [words[i] for i in train], [targets[i] for i in train]
-            weights = weights[train]
-
-        def make_objective(head: Any, source: Any, device: torch.device) -> Any:
-            if not any(map(len, source.words)):
-                raise ValueError(
-                    f"X of {name} holds no word of which the tokenizer leaves a piece, so "
-                    "there is nothing to learn from."
-                )
-            return self._objective(targets, source.words, weights, head, device)
-
-        def score(head: Any, source: Any, outputs: np.ndarray) -> float:
-            return self._score_emissions(head, outputs, source.words, held[1])
-
-        outcome = self._fit_network(
-            words,
-            self._new_head,
-            make_objective,
-            None if held is None else (held[0], score),
-            rng=rng,
-            proceed=proceed,
-            max_epochs=max_epochs or self.max_epochs,
-            given=(X, y),
+        held = None
+        if validation[0] is not None:
+            held_rows = self._rows(validation[0], ("words", "texts"), reset=False)
+            held = self._read_targets(held_rows, validation[1], "y_val")
+        self._fit_tags(
+            words, tags, sample_weight, held, classes, proceed, max_epochs, given=(X, y)
         )
-        n_seen = len(np.unique(np.concatenate(targets)))
-        self._warn_if_collapsed(outcome, n_seen, "words the same tag")
         return self
 
     def _read_targets(

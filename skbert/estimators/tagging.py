@@ -7,6 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
 
 from skbert.estimators.params import Rule, a, boolean, option, real
 from skbert.metrics import entity_f1_score, word_accuracy_score
@@ -135,6 +137,66 @@ class TaggingMixin:
             head.crf,
             device,
         )
+
+    def _fit_tags(
+        self: Any,
+        rows: list[Any],
+        tags: list[list[Any]],
+        sample_weight: Any,
+        validation: tuple[list[Any], list[list[Any]]] | None,
+        classes: Any,
+        proceed: bool,
+        max_epochs: int | None,
+        given: tuple[Any, Any],
+    ) -> None:
+        """Train on sentences and their tags, as many as words."""
+        from skbert.training.targets import check_weights, encode_tags
+
+        name = type(self).__name__
+        weights = check_weights(sample_weight, len(rows), name)
+        kept = np.flatnonzero(weights)
+        rows, tags = [rows[i] for i in kept], [tags[i] for i in kept]
+        weights = weights[kept]
+        if not proceed:
+            self._learn_tags(tags, classes)
+        targets = encode_tags(tags, self.classes_, name)
+        rng = check_random_state(self.random_state)
+        held: Any = None
+        if validation is not None:
+            held = validation[0], encode_tags(validation[1], self.classes_, name)
+        elif self.early_stopping and max_epochs is None:
+            train, test = train_test_split(
+                np.arange(len(rows)),
+                test_size=self.validation_fraction,
+                random_state=rng.randint(2**31 - 1),
+            )
+            held = [rows[i] for i in test], [targets[i] for i in test]
+            rows, targets = [rows[i] for i in train], [targets[i] for i in train]
+            weights = weights[train]
+
+        def make_objective(head: Any, source: Any, device: torch.device) -> Any:
+            if not any(map(len, source.words)):
+                raise ValueError(
+                    f"X of {name} holds no word of which the tokenizer leaves a piece, so "
+                    "there is nothing to learn from."
+                )
+            return self._objective(targets, source.words, weights, head, device)
+
+        def score(head: Any, source: Any, outputs: np.ndarray) -> float:
+            return self._score_emissions(head, outputs, source.words, held[1])
+
+        outcome = self._fit_network(
+            rows,
+            self._new_head,
+            make_objective,
+            None if held is None else (held[0], score),
+            rng=rng,
+            proceed=proceed,
+            max_epochs=max_epochs or self.max_epochs,
+            given=given,
+        )
+        n_seen = len(np.unique(np.concatenate(targets)))
+        self._warn_if_collapsed(outcome, n_seen, "words the same tag")
 
     # ---- tags
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from skbert.training.loop import Outcome, Source
-    from skbert.training.objectives import Objective
+    from skbert.training.objectives import Objective, RowLoss
 
 TRAINING_RULES: dict[str, Rule] = {
     "max_epochs": integer(1),
@@ -131,6 +131,62 @@ class TrainingMixin(CallbackSupportMixin):
                 stacklevel=users_stacklevel(),
             )
         return outcome
+
+    def _fit_rows(
+        self,
+        rows: list[Any],
+        targets: np.ndarray,
+        weights: np.ndarray,
+        n_outputs: int,
+        loss: RowLoss,
+        validation: tuple[list[Any], Callable[[np.ndarray], float]] | None,
+        **run: Any,
+    ) -> Outcome:
+        """Train on one row of targets for each row; only ratios of weights matter.
+
+        ``validation`` holds rows and a function from their outputs to a score; ``run`` is
+        what ``_fit_network`` takes besides.
+        """
+        from skbert.training.objectives import RowObjective
+
+        weights = (weights / weights.mean()).astype(np.float32)
+
+        def make_head(n_inputs: int, dropout: float) -> Any:
+            return self._new_row_head(n_inputs, n_outputs, dropout)
+
+        def make_objective(head: Any, source: Any, device: torch.device) -> RowObjective:
+            return RowObjective(loss, targets, weights, device)
+
+        held: Any = None
+        if validation is not None:
+            held_rows, score = validation
+            held = held_rows, lambda head, source, outputs: score(outputs)
+        return self._fit_network(rows, make_head, make_objective, held, **run)
+
+    def _new_row_head(self, n_inputs: int, n_outputs: int, dropout: float) -> Any:
+        """A network from what the rows give to outputs, for estimators that train rows."""
+        raise NotImplementedError
+
+    def _fit_network(
+        self,
+        rows: list[Any],
+        make_head: Callable[[int, float], Any],
+        make_objective: Callable[[Any, Any, torch.device], Objective],
+        validation: tuple[list[Any], Callable[[Any, Any, np.ndarray], float]] | None,
+        *,
+        rng: np.random.RandomState,
+        proceed: bool,
+        max_epochs: int,
+        given: tuple[Any, Any],
+    ) -> Outcome:
+        """Build a network, train it and keep what was learnt.
+
+        ``make_head`` takes the width of what it reads and the dropout, ``make_objective``
+        the head and the source. ``validation`` holds rows and a function from the head,
+        their source and their outputs to a score. With ``proceed`` training goes on from
+        the fitted weights. ``given`` is X and y as the user gave them, for callbacks.
+        """
+        raise NotImplementedError
 
     def _warn_if_collapsed(self, outcome: Outcome, n_classes: int, what: str) -> None:
         """A model that gives all of its input the same class has learnt nothing."""

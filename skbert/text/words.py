@@ -8,7 +8,7 @@ Burmese) each character, with its marks, is a word.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import regex as re
 
@@ -185,5 +185,5 @@ def _check_row(row: Any, length: int | None, where: str) -> list[Span]:
     return checked
 
 
-def _is_label(label: Any) -> bool:
+def _is_label(label: Any) -> TypeGuard[str]:
     return isinstance(label, str) and bool(label)
