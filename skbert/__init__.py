@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from skbert._version import __version__
 
 if TYPE_CHECKING:
+    from skbert.estimators.bilstm import BiLSTMClassifier, BiLSTMTagger
     from skbert.estimators.classifier import BertClassifier
     from skbert.estimators.regressor import BertRegressor
     from skbert.estimators.tagger import BertTagger
@@ -20,6 +21,8 @@ _HOMES = {
     "BertRegressor": "skbert.estimators.regressor",
     "BertTagger": "skbert.estimators.tagger",
     "BertVectorizer": "skbert.estimators.vectorizers",
+    "BiLSTMClassifier": "skbert.estimators.bilstm",
+    "BiLSTMTagger": "skbert.estimators.bilstm",
 }
 
 __all__ = [
@@ -27,6 +30,8 @@ __all__ = [
     "BertRegressor",
     "BertTagger",
     "BertVectorizer",
+    "BiLSTMClassifier",
+    "BiLSTMTagger",
     "__version__",
 ]
 

@@ -217,7 +217,8 @@ class TaggingMixin:
                 head = self._fitted_head(vectors[0].shape[1], device)
             words = [np.flatnonzero(~np.isnan(row[:, 0])) for row in vectors]
             parts = [row[seen] for row, seen in zip(vectors, words, strict=True)]
-            flat = torch.from_numpy(np.concatenate(parts)).to(device)
+            joined = np.concatenate(parts).astype(np.float32, copy=False)
+            flat = torch.from_numpy(joined).to(device)
             lengths = torch.tensor([len(seen) for seen in words])
             tables: Any = [None] * len(words)
             with torch.inference_mode():

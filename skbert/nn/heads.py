@@ -74,3 +74,19 @@ def hidden_activations(
     for weight, bias in head[:-1]:
         vectors = np.tanh(vectors @ weight.T + bias)
     return vectors
+
+
+def get_arrays(module: nn.Module) -> dict[str, np.ndarray]:
+    """All weights of a module by name, on the CPU."""
+    return {
+        name: parameter.detach().cpu().numpy().copy()
+        for name, parameter in module.named_parameters()
+    }
+
+
+def set_arrays(module: nn.Module, arrays: dict[str, np.ndarray]) -> None:
+    """Take over what `get_arrays` gave."""
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            # A copy, since an array in a memory map may not be written.
+            parameter.copy_(torch.from_numpy(np.array(arrays[name])))

@@ -8,7 +8,7 @@ from torch import nn
 
 from skbert.nn.bilstm import BiLSTM
 from skbert.nn.crf import CRF, Allowed, viterbi
-from skbert.nn.heads import INIT_STD
+from skbert.nn.heads import INIT_STD, get_arrays, set_arrays
 from skbert.nn.ragged import to_padded
 
 
@@ -57,16 +57,11 @@ class TaggingHead(nn.Module):
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All weights, on the CPU."""
-        return {
-            name: parameter.detach().cpu().numpy().copy()
-            for name, parameter in self.named_parameters()
-        }
+        return get_arrays(self)
 
     def set_arrays(self, arrays: dict[str, np.ndarray]) -> None:
         """Take over what ``arrays`` gave."""
-        with torch.no_grad():
-            for name, parameter in self.named_parameters():
-                parameter.copy_(torch.from_numpy(np.array(arrays[name])))
+        set_arrays(self, arrays)
 
     def forward(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Emissions: a score for each word and tag.

@@ -178,7 +178,8 @@ class WordVectorSource:
     Parameters
     ----------
     rows : sequence of ndarray of shape (n_words, hidden_size)
-        May lie in memory maps. A row of NaN is a word that was not read.
+        Of any float type; may lie in memory maps. A row of NaN is a word that was not
+        read.
     device : torch.device
 
     Attributes
@@ -197,9 +198,10 @@ class WordVectorSource:
 
     def batch(self, rows: np.ndarray) -> WordBatch:
         parts = [np.asarray(self._rows[row])[self.words[row]] for row in rows]
+        joined = np.concatenate(parts).astype(np.float32, copy=False)
         return WordBatch(
             torch.tensor([len(part) for part in parts]),
-            vectors=torch.from_numpy(np.concatenate(parts)).to(self._device),
+            vectors=torch.from_numpy(joined).to(self._device),
         )
 
 
