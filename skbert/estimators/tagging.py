@@ -185,9 +185,14 @@ class TaggingMixin:
         def score(head: Any, source: Any, outputs: np.ndarray) -> float:
             return self._score_emissions(head, outputs, source.words, held[1])
 
+        def make_head(n_inputs: int, dropout: float) -> TaggingHead:
+            head = self._new_head(n_inputs, dropout)
+            head.draw_weights()
+            return head
+
         outcome = self._fit_network(
             rows,
-            self._new_head,
+            make_head,
             make_objective,
             None if held is None else (held[0], score),
             rng=rng,

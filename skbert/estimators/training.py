@@ -152,7 +152,9 @@ class TrainingMixin(CallbackSupportMixin):
         weights = (weights / weights.mean()).astype(np.float32)
 
         def make_head(n_inputs: int, dropout: float) -> Any:
-            return self._new_row_head(n_inputs, n_outputs, dropout)
+            head = self._new_row_head(n_inputs, n_outputs, dropout)
+            head.draw_weights()
+            return head
 
         def make_objective(head: Any, source: Any, device: torch.device) -> RowObjective:
             return RowObjective(loss, targets, weights, device)

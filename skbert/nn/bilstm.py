@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import nn
+from torch.nn.utils import skip_init
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from skbert.nn.ragged import to_padded
@@ -11,6 +12,8 @@ from skbert.nn.ragged import to_padded
 
 class BiLSTM(nn.Module):
     """States that have read each row from both ends (Graves and Schmidhuber 2005).
+
+    Weights are undefined until they are drawn or set.
 
     Parameters
     ----------
@@ -27,7 +30,9 @@ class BiLSTM(nn.Module):
     ) -> None:
         super().__init__()
         self.n_outputs = 2 * hidden_size
-        self.lstm = nn.LSTM(
+        # Without the draws of torch's own: a fitted LSTM takes its weights from elsewhere.
+        self.lstm = skip_init(
+            nn.LSTM,
             n_inputs,
             hidden_size,
             n_layers,
@@ -35,10 +40,10 @@ class BiLSTM(nn.Module):
             bidirectional=True,
             dropout=dropout if n_layers > 1 else 0.0,
         )
-        self._start_remembering(hidden_size)
 
-    def _start_remembering(self, hidden_size: int) -> None:
-        """Forget gates start open (Jozefowicz et al. 2015), other biases at 0."""
+    def draw_weights(self) -> None:
+        """Fresh weights; forget gates start open (Jozefowicz et al. 2015)."""
+        hidden_size = self.lstm.hidden_size
         for name, parameter in self.lstm.named_parameters():
             if name.startswith("bias"):
                 nn.init.zeros_(parameter)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.utils import skip_init
 
 from skbert.nn.bilstm import BiLSTM
-from skbert.nn.heads import INIT_STD, get_arrays, set_arrays
+from skbert.nn.heads import draw_linear, get_arrays, set_arrays
 from skbert.nn.ragged import to_padded
 
 
 class PooledBiLSTM(nn.Module):
     """Outputs of each row from the vectors of its words.
+
+    Weights are undefined until they are drawn or set.
 
     Parameters
     ----------
@@ -44,12 +47,19 @@ class PooledBiLSTM(nn.Module):
         size = self.bilstm.n_outputs
         self.attention: nn.Module | None = None
         if pooling == "attention":
-            query = nn.Linear(size, 1, bias=False)
-            self.attention = nn.Sequential(nn.Linear(size, size), nn.Tanh(), query)
-        self.linear = nn.Linear(size, n_outputs)
-        nn.init.normal_(self.linear.weight, std=INIT_STD)
-        nn.init.zeros_(self.linear.bias)
+            query = skip_init(nn.Linear, size, 1, bias=False)
+            self.attention = nn.Sequential(
+                skip_init(nn.Linear, size, size), nn.Tanh(), query
+            )
+        self.linear = skip_init(nn.Linear, size, n_outputs)
         self._pooling = pooling
+
+    def draw_weights(self) -> None:
+        """Fresh weights."""
+        self.bilstm.draw_weights()
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                draw_linear(module)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All weights, on the CPU."""

@@ -38,10 +38,12 @@ class Head(nn.Sequential):
             n_inputs = size
         modules += [nn.Dropout(dropout), nn.Linear(n_inputs, n_outputs)]
         super().__init__(*modules)
+
+    def draw_weights(self) -> None:
+        """Fresh weights."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
-                nn.init.normal_(module.weight, std=INIT_STD)
-                nn.init.zeros_(module.bias)
+                draw_linear(module)
 
     def arrays(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Weight and bias of each linear layer, on the CPU."""
@@ -74,6 +76,13 @@ def hidden_activations(
     for weight, bias in head[:-1]:
         vectors = np.tanh(vectors @ weight.T + bias)
     return vectors
+
+
+def draw_linear(layer: nn.Linear) -> None:
+    """Fresh weights of a linear layer, as in BERT's own heads."""
+    nn.init.normal_(layer.weight, std=INIT_STD)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
 
 
 def get_arrays(module: nn.Module) -> dict[str, np.ndarray]:

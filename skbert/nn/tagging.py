@@ -5,17 +5,19 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.utils import skip_init
 
 from skbert.nn.bilstm import BiLSTM
 from skbert.nn.crf import CRF, Allowed, viterbi
-from skbert.nn.heads import INIT_STD, get_arrays, set_arrays
+from skbert.nn.heads import draw_linear, get_arrays, set_arrays
 from skbert.nn.ragged import to_padded
 
 
 class TaggingHead(nn.Module):
     """Scores of the tags of each word, and the tags and probabilities that follow.
 
-    Vectors of words stand one behind the other, row after row; so do outputs.
+    Vectors of words stand one behind the other, row after row; so do outputs. Weights are
+    undefined until they are drawn or set.
 
     Parameters
     ----------
@@ -49,11 +51,15 @@ class TaggingHead(nn.Module):
         if lstm_hidden_size:
             self.bilstm = BiLSTM(n_inputs, lstm_hidden_size, n_lstm_layers, dropout)
             n_inputs = self.bilstm.n_outputs
-        self.linear = nn.Linear(n_inputs, n_tags)
-        nn.init.normal_(self.linear.weight, std=INIT_STD)
-        nn.init.zeros_(self.linear.bias)
+        self.linear = skip_init(nn.Linear, n_inputs, n_tags)
         self.crf = CRF(n_tags, allowed) if crf else None
         self._allowed = allowed
+
+    def draw_weights(self) -> None:
+        """Fresh weights."""
+        if self.bilstm is not None:
+            self.bilstm.draw_weights()
+        draw_linear(self.linear)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All weights, on the CPU."""

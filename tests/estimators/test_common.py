@@ -13,7 +13,14 @@ from estimators.rows_as_text import TEXT_MODEL, RowsAsText, build_models
 from estimators.text_checks import check_id, text_checks_generator
 from sklearn.utils import estimator_checks
 
-from skbert import BertClassifier, BertRegressor, BertVectorizer
+from skbert import (
+    BertClassifier,
+    BertRegressor,
+    BertTagger,
+    BertVectorizer,
+    BiLSTMClassifier,
+    BiLSTMTagger,
+)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -115,10 +122,22 @@ def _run(name: str, estimator: Any) -> None:
     getattr(estimator_checks, name)(type(estimator).__name__, estimator)
 
 
-@pytest.mark.parametrize("kind", [BertVectorizer, BertClassifier, BertRegressor])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        BertVectorizer,
+        BertClassifier,
+        BertRegressor,
+        BertTagger,
+        BiLSTMClassifier,
+        BiLSTMTagger,
+    ],
+)
 @pytest.mark.parametrize("name", DATA_FREE)
 def test_data_free_checks(name: str, kind: type) -> None:
     """On the class that users have, not on the adaptor."""
+    if "feature_names" in name and not hasattr(kind, "get_feature_names_out"):
+        pytest.skip("gives no table of features")
     _run(name, kind())
 
 
@@ -176,6 +195,12 @@ def _numbers(rows: list[Any]) -> list[float]:
     return [float(len(str(row))) for row in rows]
 
 
+def _tags(rows: list[Any]) -> list[list[str]]:
+    """An entity of one or more words where they are long, by their content."""
+    kinds = {3: "O", 4: "B-PER", 5: "I-PER", 6: "B-LOC", 7: "I-LOC"}
+    return [[kinds.get(len(word), "O") for word in row] for row in rows]
+
+
 QUICK = {"max_epochs": 1, "batch_size": 4, "device": "cpu", "random_state": 0}
 TEXT_CHECKS = [
     # So small a batch that rows have changing neighbours.
@@ -194,10 +219,15 @@ TEXT_CHECKS = [
         ("pairs",),
         second_process=False,
     ),
+    *text_checks_generator(
+        BertTagger(TEXT_MODEL, head="crf", frozen_layers=1, stride=2, **QUICK),
+        _tags,
+        ("words",),
+    ),
 ]
 
 
-@pytest.mark.filterwarnings("ignore:BertClassifier gave all")
+@pytest.mark.filterwarnings("ignore:Bert(Classifier|Tagger) gave all")
 @pytest.mark.parametrize("check", TEXT_CHECKS, ids=check_id)
 def test_text_checks(check: Callable[[], None]) -> None:
     check()
