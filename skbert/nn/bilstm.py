@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import nn
-from torch.nn.utils import skip_init
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from skbert.nn.ragged import to_padded
@@ -30,16 +29,17 @@ class BiLSTM(nn.Module):
     ) -> None:
         super().__init__()
         self.n_outputs = 2 * hidden_size
-        # Without the draws of torch's own: a fitted LSTM takes its weights from elsewhere.
-        self.lstm = skip_init(
-            nn.LSTM,
+        # On "meta" torch draws nothing: a fitted LSTM takes its weights from elsewhere.
+        lstm = nn.LSTM(
             n_inputs,
             hidden_size,
             n_layers,
             batch_first=True,
             bidirectional=True,
             dropout=dropout if n_layers > 1 else 0.0,
+            device="meta",
         )
+        self.lstm = lstm.to_empty(device="cpu")
 
     def draw_weights(self) -> None:
         """Fresh weights; forget gates start open (Jozefowicz et al. 2015)."""
