@@ -192,12 +192,12 @@ def _tokenizer(encoder: Any, max_length: int, *, words: bool = False) -> Any:
 
     content = json.loads(encoder.tokenizer.json)
     if words and encoder.tokenizer.needs_space:
-        for part in (
-            content["pre_tokenizer"],
-            *content["pre_tokenizer"].get("pretokenizers", ()),
-        ):
-            if "add_prefix_space" in part:
-                part["add_prefix_space"] = True  # the first word as one inside a text
+        # The first word is read as one inside a text.
+        parts = [content["pre_tokenizer"], content["post_processor"]]
+        parts += parts[0].get("pretokenizers", ())
+        for part in parts:
+            if "add_prefix_space" in (part or {}):
+                part["add_prefix_space"] = True
     backend = Tokenizer.from_str(json.dumps(content))
     facts = encoder.tokenizer.facts
     ids = {"pad_token": facts["pad_id"], "unk_token": facts["unk_id"]}
