@@ -30,12 +30,15 @@ class EncoderTraits:
         else the mean, which needs no training.
     left_out : tuple of str
         What such a checkpoint states besides and skbert does not do.
+    task_head : str or None
+        Class of the checkpoint, if it brings a head that was trained for a task.
     """
 
     summary_piece: str | None
     language_model: str | None
     pooling: str = "mean"
     left_out: tuple[str, ...] = ()
+    task_head: str | None = None
 
 
 class Encoder(ABC):

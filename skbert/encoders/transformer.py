@@ -64,8 +64,9 @@ class TransformerEncoder(Encoder):
         In float32 on the CPU; its weights are never changed.
     tokenizer : PieceTokenizer
     declared : dict
-        What the checkpoint says of its use: "pooling" and "max_length", or None for each,
-        and "left_out", names of what it states and this encoder does not do.
+        What the checkpoint says of its use: "pooling", "max_length" and "task_head", or
+        None for each, and "left_out", names of what it states and this encoder does not
+        do.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class TransformerEncoder(Encoder):
             language_model=_language_model(model),
             pooling=declared["pooling"] or "mean",
             left_out=tuple(declared.get("left_out", ())),
+            task_head=declared.get("task_head"),
         )
         accepted = inspect.signature(model.forward).parameters
         self._takes_types = "token_type_ids" in accepted and self._knows_types()
@@ -132,7 +134,8 @@ class TransformerEncoder(Encoder):
             # Loaded weights are a view of the file: whoever writes over it would change
             # them, whoever cuts it short would end the process.
             parameter.data = parameter.data.clone()
-        return cls(model, tokenizer, _declared_use(folder))
+        declared = _declared_use(folder) | {"task_head": _task_head(config)}
+        return cls(model, tokenizer, declared)
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> TransformerEncoder:
@@ -458,6 +461,12 @@ def _declared_use(folder: Path) -> dict[str, Any]:
         values = json.loads(settings.read_text(encoding="utf-8"))
         declared["max_length"] = values.get("max_seq_length")
     return declared
+
+
+def _task_head(config: Any) -> str | None:
+    """The class that wrote a checkpoint, where it has a head for a task of its own."""
+    tasks = ("Classification", "QuestionAnswering", "MultipleChoice")
+    return next((a for a in config.architectures or () if a.endswith(tasks)), None)
 
 
 def _pooling_of(flags: dict[str, Any]) -> str | None:

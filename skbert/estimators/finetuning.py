@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,7 +14,7 @@ from joblib import Memory
 from skbert.estimators.base import TextEstimator
 from skbert.estimators.params import Rule, a, boolean, integer, option, real
 from skbert.estimators.training import TRAINING_RULES, TrainingMixin, count_trainable
-from skbert.text.report import ReadingReport
+from skbert.text.report import ReadingReport, users_stacklevel
 
 if TYPE_CHECKING:
     import torch
@@ -132,6 +133,14 @@ class FineTuner(TrainingMixin, TextEstimator):
         self._check_room(pretrained, rows)
         n_frozen = self._resolve_frozen_layers(pretrained.n_layers)
         report = ReadingReport()
+        if not proceed and pretrained.traits.task_head is not None:
+            warnings.warn(
+                f"{type(self).__name__} found a {pretrained.traits.task_head} in "
+                f"{str(self.model)!r}. Its head, trained for another task, is not used: a "
+                "new one is trained for y.",
+                UserWarning,
+                stacklevel=users_stacklevel(),
+            )
 
         with seeded(int(rng.randint(2**31 - 1)), device):
             encoder = pretrained.trainable(device)
