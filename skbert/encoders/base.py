@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from skbert.nn.hidden_states import HiddenStates
@@ -57,6 +58,10 @@ class Encoder(ABC):
     pad_id : int
         Filler for short rows.
     traits : EncoderTraits
+    pooler : tuple of ndarray or None
+        Weight, (hidden_size, hidden_size), and bias of a linear layer with tanh that was
+        pretrained on the summary piece. It is no part of the encoder, nor of its state;
+        None where a checkpoint has no such layer, and for encoders that were trained.
     """
 
     hidden_size: int
@@ -65,6 +70,7 @@ class Encoder(ABC):
     longest: int | None
     pad_id: int
     traits: EncoderTraits
+    pooler: tuple[np.ndarray, np.ndarray] | None = None
 
     @abstractmethod
     def n_special(self, n_texts: int) -> int:

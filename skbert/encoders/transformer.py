@@ -67,10 +67,16 @@ class TransformerEncoder(Encoder):
         What the checkpoint says of its use: "pooling", "max_length" and "task_head", or
         None for each, and "left_out", names of what it states and this encoder does not
         do.
+    pooler : tuple of ndarray or None, default=None
+        See ``Encoder``; the model itself has none.
     """
 
     def __init__(
-        self, model: Any, tokenizer: PieceTokenizer, declared: dict[str, Any]
+        self,
+        model: Any,
+        tokenizer: PieceTokenizer,
+        declared: dict[str, Any],
+        pooler: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> None:
         config = model.config
         n_rows = model.get_input_embeddings().num_embeddings
@@ -84,6 +90,7 @@ class TransformerEncoder(Encoder):
         self.model = model.eval().requires_grad_(False)
         self.tokenizer = tokenizer
         self.declared = declared
+        self.pooler = pooler
         self.hidden_size = config.hidden_size
         self.n_layers = config.num_hidden_layers
         self.longest = _longest_input(model)
@@ -130,12 +137,13 @@ class TransformerEncoder(Encoder):
         )
         tokenizer = PieceTokenizer.from_pretrained(folder)
         model = _load_checkpoint(config, folder)
+        pooler = _take_pooler(model, _summary_piece(tokenizer))
         for parameter in model.parameters():
             # Loaded weights are a view of the file: whoever writes over it would change
             # them, whoever cuts it short would end the process.
             parameter.data = parameter.data.clone()
         declared = _declared_use(folder) | {"task_head": _task_head(config)}
-        return cls(model, tokenizer, declared)
+        return cls(model, tokenizer, declared, pooler)
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> TransformerEncoder:
@@ -154,6 +162,7 @@ class TransformerEncoder(Encoder):
             config=config,
             state_dict=weights,
         )
+        _take_pooler(model, None)
         tokenizer = PieceTokenizer(state["tokenizer"], facts["tokenizer"])
         return cls(model, tokenizer, facts["declared"])
 
@@ -342,7 +351,7 @@ def _set_checkpointing(model: Any, on: bool) -> None:
 
 
 def _load_checkpoint(config: Any, folder: Path) -> Any:
-    """The stack that reads, without heads, poolers and caches."""
+    """The stack that reads, without heads and caches."""
     from transformers import AutoModel, AutoModelForTextEncoding
     from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING
 
@@ -372,17 +381,45 @@ def _load(model_class: Any, source: str, *args: Any, **kwargs: Any) -> Any:
         model, report = model_class.from_pretrained(
             *args, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs
         )
-    faults = [name for name in report["missing_keys"] if "pooler" not in name]
+    missing = report["missing_keys"]
+    faults = [name for name in missing if "pooler" not in name]
     faults += [str(name) for name, *_ in report["mismatched_keys"]]
     if faults:
         raise ValueError(
             f"{source} does not hold the whole encoder: {len(faults)} weights are missing "
             f"or of another shape, such as {sorted(faults)[:3]}."
         )
-    if getattr(model, "pooler", None) is not None:
-        # Often random, since many checkpoints have none; never used here.
-        model.pooler = None
+    if missing:
+        model.pooler = None  # drawn at random, since the checkpoint has none
     return model
+
+
+def _take_pooler(
+    model: Any, summary_piece: str | None
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Remove the pooler; its weights, if it is a linear layer with tanh over that piece.
+
+    Families differ in where they keep the tanh, if they have it: the output tells.
+    """
+    pooler = getattr(model, "pooler", None)
+    if pooler is None:
+        return None
+    linears = [module for module in pooler.modules() if isinstance(module, nn.Linear)]
+    found = None
+    if len(linears) == 1 and linears[0].bias is not None and summary_piece is not None:
+        (dense,) = linears
+        ids = torch.arange(3).unsqueeze(0)
+        with torch.inference_mode(), quiet_transformers():
+            output = model(input_ids=ids, attention_mask=torch.ones_like(ids))
+            states = output.last_hidden_state
+            wanted = dense(states[:, 0 if summary_piece == "first" else -1]).tanh()
+        pooled = getattr(output, "pooler_output", None)
+        square = dense.in_features == dense.out_features
+        if square and pooled is not None and torch.allclose(pooled, wanted, atol=1e-6):
+            weight, bias = dense.weight.detach(), dense.bias.detach()
+            found = weight.numpy().copy(), bias.numpy().copy()
+    model.pooler = None
+    return found
 
 
 def _library_class(path: str) -> Any:

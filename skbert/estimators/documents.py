@@ -34,7 +34,7 @@ class DocumentFineTuner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FineT
 
     _rules: ClassVar[dict[str, Rule]] = {
         **FineTuner._rules,
-        "pooling": option("auto", "mean", "cls", "max", "last"),
+        "pooling": option("auto", "mean", "cls", "max", "last", "pooler"),
         "hidden_layer_sizes": sequence_of_ints(empty=True),
         "long_text": option("truncate", "head_tail", "windows"),
     }
@@ -107,10 +107,55 @@ class DocumentFineTuner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FineT
     def _new_row_head(self, n_inputs: int, n_outputs: int, dropout: float) -> Head:
         from skbert.nn.heads import Head
 
-        return Head(n_inputs, self.hidden_layer_sizes, n_outputs, dropout)
+        with_pooler = self.pooling == "pooler"
+        return Head(n_inputs, self.hidden_layer_sizes, n_outputs, dropout, with_pooler)
 
     def _read_rows(self, X: Any, *, reset: bool) -> list[Any]:
         return self._rows(X, ("texts", "pairs"), reset=reset)
+
+    def _start_head(
+        self, head: Any, pretrained: Encoder, proceed: bool
+    ) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+        if proceed:
+            self._check_same_layers(head.arrays())
+        known, new = super()._start_head(head, pretrained, proceed)
+        if self.pooling != "pooler":
+            return known, new
+        if not proceed:
+            head.set_arrays([pretrained.pooler, *head.arrays()[1:]])
+        return new[:2], new[2:]
+
+    def _check_same_layers(self, new: list[tuple[np.ndarray, np.ndarray]]) -> None:
+        """Refuse to go on from a head of other layers than the parameters now say."""
+        fitted, wanted = ([len(bias) for _, bias in head] for head in (self.head_, new))
+        if fitted != wanted:
+            raise ValueError(
+                f"The 'pooling' and 'hidden_layer_sizes' parameters of "
+                f"{type(self).__name__} must give the head that was fitted, with layers of "
+                f"the sizes {fitted}, for training to go on from it. Got {wanted}. Set "
+                "them as they were, or fit with warm_start=False."
+            )
+
+    def _resolve_pooling(self, encoder: Encoder) -> str:
+        # What was fitted has its pooler in the head.
+        fitted = encoder is getattr(self, "encoder_", None)
+        if self.pooling == "pooler" and encoder.pooler is None and not fitted:
+            advice = "Use 'auto' to let the model decide."
+            if encoder.traits.summary_piece:
+                size = encoder.hidden_size
+                advice = f"Use 'cls' with hidden_layer_sizes=[{size}] to train a new one."
+            raise ValueError(
+                f"The 'pooling' parameter of {type(self).__name__} must be 'auto', 'mean', "
+                "'cls', 'max' or 'last' for a checkpoint that does not hold a pooler "
+                "(linear layer and tanh over the summary piece). Got 'pooler' with "
+                f"model={self.model!r}. {advice}"
+            )
+        return super()._resolve_pooling(encoder)
+
+    @property
+    def _piece_pooling(self) -> str:
+        """Pooling below the head, of which a pooler is the first layer."""
+        return "cls" if self.pooling_ == "pooler" else self.pooling_
 
     def _resolve(self, encoder: Encoder) -> dict[str, Any]:
         return {
@@ -121,7 +166,7 @@ class DocumentFineTuner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FineT
     def _network(self, encoder: Any, prefix: Prefix, head: Any) -> nn.Module:
         from skbert.nn.network import TextNetwork
 
-        how = self.pooling_
+        how = self._piece_pooling
         if how == "cls":
             how = encoder.traits.summary_piece or "first"
         return TextNetwork(encoder.model, prefix.forward, how, head)
@@ -172,14 +217,14 @@ class DocumentFineTuner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FineT
             encoder=encoder,
             layers=[encoder.n_layers],
             layer_pooling="mean",
-            pooling=self.pooling_,
+            pooling=self._piece_pooling,
             normalize=False,
             size=encoder.hidden_size,
         )
         options = self._reading_options(self.long_text, "auto")
         store = None
         if stored_as is not None:
-            recipe = {"vectors pooled by": self.pooling_}
+            recipe = {"vectors pooled by": self._piece_pooling}
             store = self._open_store(stored_as, device, dtype, options, recipe)
         out = np.zeros((len(rows), encoder.hidden_size), np.float32)
         for positions, vector in read_rows(
@@ -257,20 +302,20 @@ class DocumentFineTuner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FineT
             If there is nothing to export.
         ValueError
             If transformers has no classifier that computes the same. Theirs read the
-            summary piece alone, so ``pooling="cls"`` is needed, at most one hidden layer
-            no wider than the encoder, and a family whose classifier has a tanh, such as
-            BERT, RoBERTa, XLM-R, ALBERT, MobileBERT, MPNet and DeBERTa-v2. Windows of long
-            texts have no counterpart either.
+            summary piece alone, so ``pooling="cls"`` or "pooler" is needed, at most one
+            hidden layer, counting the pooler, no wider than the encoder, and a family
+            whose classifier has a tanh, such as BERT, RoBERTa, XLM-R, ALBERT, MobileBERT,
+            MPNet and DeBERTa-v2. Windows of long texts have no counterpart either.
         """
         from skbert.encoders.export import export_classifier
 
         check_is_fitted(self)
         name = type(self).__name__
-        if self.pooling_ != "cls":
+        if self._piece_pooling != "cls":
             raise ValueError(
                 f"{name} cannot be exported with pooling={self.pooling_!r}: classifiers of "
-                "transformers read the summary piece alone. Fit with pooling='cls', or "
-                "use save."
+                "transformers read the summary piece alone. Fit with pooling='cls' or "
+                "'pooler', or use save."
             )
         if self.long_text != "truncate":
             raise ValueError(

@@ -148,10 +148,8 @@ class FineTuner(TrainingMixin, TextEstimator):
                 encoder.enable_checkpointing(type(self).__name__)
             prefix = Prefix(encoder, n_frozen)
             dropout = set_dropout(encoder.model, self.dropout)
-            head = make_head(encoder.hidden_size, dropout)
-            if proceed:
-                head.set_arrays(self.head_)
-            head.to(device)
+            head = make_head(encoder.hidden_size, dropout).to(device)
+            known, new = self._start_head(head, pretrained, proceed)
             source: Any = self._source(rows, prefix, pretrained, device, report)
             held_out: Any = None
             if validation is not None:
@@ -163,12 +161,13 @@ class FineTuner(TrainingMixin, TextEstimator):
                 restrict_vocabulary(encoder.model, np.concatenate(ids))
             head_rate = self.head_learning_rate
             groups = parameter_groups(
-                (
+                [
                     (parameter, prefix.depths[name])
                     for name, parameter in encoder.model.named_parameters()
                     if name in prefix.depths
-                ),
-                head.parameters(),
+                ]
+                + [(parameter, encoder.n_layers) for parameter in known],
+                new,
                 n_layers=encoder.n_layers,
                 learning_rate=self.learning_rate,
                 head_learning_rate=self.learning_rate if head_rate is None else head_rate,
@@ -205,6 +204,17 @@ class FineTuner(TrainingMixin, TextEstimator):
         self.encoder_ = encoder.finished()
         self._report(report, rows)
         return outcome
+
+    def _start_head(
+        self, head: Any, pretrained: Encoder, proceed: bool
+    ) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+        """Put weights into a head from which training goes on, or that are pretrained.
+
+        Returns the weights that learn as the top layer of the encoder does, and the others.
+        """
+        if proceed:
+            head.set_arrays(self.head_)
+        return [], list(head.parameters())
 
     def _resolve_frozen_layers(self, n_layers: int) -> int:
         """Layers to freeze: a number from the bottom, a share, or all."""

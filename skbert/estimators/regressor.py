@@ -53,8 +53,12 @@ class BertRegressor(RegressorMixin, DocumentFineTuner):
     micro_batch_size : int, "auto" or None, default="auto"
         Texts that are held in memory at once. The step is the same for any value. "auto"
         starts with all of a step and halves when a GPU runs out of memory.
-    pooling : {"auto", "mean", "cls", "max", "last"}, default="auto"
-        From pieces to a text, as in ``BertVectorizer``.
+    pooling : {"auto", "mean", "cls", "max", "last", "pooler"}, default="auto"
+        From pieces to a text, as in ``BertVectorizer``. "pooler" is "cls", and a first
+        layer of the head that is not new but the checkpoint's own: the linear layer with
+        tanh that BERT was pretrained with. It helps with pairs of texts and few rows, if
+        the checkpoint learnt to tell whether one text follows another. It is trained at
+        ``learning_rate``, also where ``frozen_layers`` freezes the whole encoder.
     hidden_layer_sizes : list of int, default=()
         Hidden layers of the head, with tanh as in BERT's pooler.
     dropout : float or None, default=None

@@ -22,7 +22,10 @@ class Head(nn.Sequential):
         Empty for a linear head. One layer as wide as the encoder is BERT's pooler.
     n_outputs : int
     dropout : float
-        Before every linear layer.
+        Before every linear layer but a pooler, as in BERT.
+    pooler : bool, default=False
+        Whether a hidden layer as wide as the input comes before the others, for the
+        weights of a checkpoint's pooler.
     """
 
     def __init__(
@@ -31,8 +34,11 @@ class Head(nn.Sequential):
         hidden_layer_sizes: Sequence[int],
         n_outputs: int,
         dropout: float,
+        pooler: bool = False,
     ) -> None:
         modules: list[nn.Module] = []
+        if pooler:
+            modules = [nn.Linear(n_inputs, n_inputs), nn.Tanh()]
         for size in hidden_layer_sizes:
             modules += [nn.Dropout(dropout), nn.Linear(n_inputs, size), nn.Tanh()]
             n_inputs = size

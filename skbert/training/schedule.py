@@ -48,8 +48,9 @@ def parameter_groups(
     Parameters
     ----------
     encoder : iterable of (Parameter, int)
-        Weights with their depth: 0 the embeddings, n_layers the top layer.
+        Pretrained weights with their depth: 0 the embeddings, n_layers the top layer.
     head : iterable of Parameter
+        New weights.
     n_layers : int
     learning_rate : float
         Rate of the top layer; a layer d below it has ``layer_decay ** d`` of that (Howard

@@ -6,7 +6,9 @@
 ``scores`` trains the same model on the same rows with the same settings and seeds and
 prints score and CPU time, a line for each run, then a table. ``speed`` trains on 128 texts
 for two epochs with none, half and all of the layers frozen. Both run on one thread.
-Needs the data sets that the tests also use where they are there, and ``accelerate``.
+The Trainer's classifier begins with the checkpoint's pooler, which matters for pairs of
+texts: for stsb_en skbert is told ``pooling="pooler"``. Needs the data sets that the tests
+also use where they are there, and ``accelerate``.
 """
 
 import argparse
@@ -121,6 +123,8 @@ def tfidf(name, X, y, X_test, seed):
 
 def skbert(name, X, y, X_test, seed, frozen_layers=0, **settings):
     kind = BertRegressor if name in {"stsb_en", "emobank"} else BertClassifier
+    if name == "stsb_en":
+        settings = {"pooling": "pooler", **settings}
     model = kind(
         MODEL,
         **{**SETTINGS, **settings},
