@@ -14,8 +14,8 @@ import skbert
 
 ROOT = Path(skbert.__file__).parent
 # From the bottom up: a folder imports from itself and from those before it.
-ORDER = ["exceptions", "_version", "text", "nn", "metrics", "encoders", "training",
-         "estimators", "inspection"]  # fmt: skip
+ORDER = ["exceptions", "_version", "text", "nn", "metrics", "model_selection", "encoders",
+         "training", "estimators", "inspection"]  # fmt: skip
 # The bottom of the house knows nothing of networks, or of models.
 FOREIGN = {"text": {"torch", "transformers", "sklearn"}, "nn": {"transformers", "sklearn"}}
 FILES = sorted(ROOT.rglob("*.py"))
