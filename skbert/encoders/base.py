@@ -71,6 +71,7 @@ class Encoder(ABC):
     pad_id: int
     traits: EncoderTraits
     pooler: tuple[np.ndarray, np.ndarray] | None = None
+    _fingerprint: str | None = None
 
     @abstractmethod
     def n_special(self, n_texts: int) -> int:
@@ -121,7 +122,15 @@ class Encoder(ABC):
         """All of it as numpy arrays and JSON strings; the same arrays at every call."""
 
     def fingerprint(self) -> str:
-        """A digest of everything that decides what the encoder gives."""
+        """A digest of everything that decides what the encoder gives, as `state` does.
+
+        Like the state of an encoder it never changes, so it is computed once.
+        """
+        if self._fingerprint is None:
+            self._fingerprint = self._digest()
+        return self._fingerprint
+
+    def _digest(self) -> str:
         hasher = hashlib.blake2b(digest_size=20)
         state = self.state()
         for name, value in sorted(state.items()):

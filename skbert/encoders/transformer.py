@@ -252,7 +252,7 @@ class TransformerEncoder(Encoder):
         copied = copy.copy(self)
         copied.model = copy.deepcopy(self.model).to(device).requires_grad_(True)
         copied._packed = PackedStack(copied.model)
-        copied._placed, copied._state = {}, None
+        copied._placed, copied._state, copied._fingerprint = {}, None, None
         copied._lock = threading.Lock()
         return copied
 

@@ -266,7 +266,7 @@ def test_loaded_weights_do_not_hang_on_the_file(checkpoint):
     with open(checkpoint / WEIGHTS, "r+b") as file:
         file.seek(-5000, os.SEEK_END)
         file.write(b"\xff" * 5000)
-    encoder._state = None
+    encoder._state = encoder._fingerprint = None
     assert encoder.fingerprint() == before
 
 
