@@ -35,16 +35,24 @@ def test_padding_and_back():
 
 
 def test_a_row_is_what_torch_gives_for_it_alone():
+    """Values and gradients, against torch's own bidirectional LSTM of the same weights."""
     lstm = drawn(BiLSTM(4, 3, 2, 0.5))
-    values = vectors()
+    theirs = torch.nn.LSTM(4, 3, 2, batch_first=True, bidirectional=True)
+    with torch.no_grad():
+        for layer in range(2):
+            for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+                for ours, end in ((lstm.onward, ""), (lstm.backward_, "_reverse")):
+                    weight = getattr(theirs, f"{part}_l{layer}{end}")
+                    weight.copy_(getattr(ours[layer], f"{part}_l0"))
+    values = vectors().requires_grad_()
     together = lstm(values, LENGTHS)
-    start = 0
-    for length in LENGTHS.tolist():
-        alone = values[start : start + length]
-        if length:
-            expected, _ = lstm.lstm(alone.unsqueeze(0))
-            torch.testing.assert_close(together[start : start + length], expected[0])
-        start += length
+    rows = [row for row in values.split(LENGTHS.tolist()) if len(row)]
+    expected = torch.cat([theirs(row.unsqueeze(0))[0][0] for row in rows])
+    torch.testing.assert_close(together, expected)
+    weights = torch.arange(together.numel()).view_as(together)
+    (ours,) = torch.autograd.grad((together * weights).sum(), values)
+    (by_row,) = torch.autograd.grad((expected * weights).sum(), values)
+    torch.testing.assert_close(ours, by_row, rtol=1e-4, atol=1e-4)
     assert lstm(values[:0], torch.tensor([0, 0])).shape == (0, 6)
 
 
