@@ -188,7 +188,7 @@ class BiLSTMTagger(TaggingMixin, WordVectorEstimator):
         "B-PER". Acts on predictions, and needs no new fit.
     max_epochs : int, default=20
         Passes over the data.
-    learning_rate : float, default=2e-3
+    learning_rate : float, default=5e-3
         Highest rate.
     weight_decay : float, default=0.01
         Of AdamW; not on biases.
@@ -291,7 +291,7 @@ class BiLSTMTagger(TaggingMixin, WordVectorEstimator):
         dropout: float = 0.5,
         constrain_tags: bool = True,
         max_epochs: int = 20,
-        learning_rate: float = 2e-3,
+        learning_rate: float = 5e-3,
         weight_decay: float = 0.01,
         warmup: float = 0.1,
         schedule: str = "linear",
@@ -492,7 +492,7 @@ class BiLSTMClassifier(ClassesMixin, WordVectorEstimator):
         Before the LSTM, between its layers and before the last layer.
     max_epochs : int, default=20
         Passes over the data.
-    learning_rate : float, default=2e-3
+    learning_rate : float, default=5e-3
         Highest rate.
     weight_decay : float, default=0.01
         Of AdamW; not on biases.
@@ -594,7 +594,7 @@ class BiLSTMClassifier(ClassesMixin, WordVectorEstimator):
         n_lstm_layers: int = 1,
         dropout: float = 0.5,
         max_epochs: int = 20,
-        learning_rate: float = 2e-3,
+        learning_rate: float = 5e-3,
         weight_decay: float = 0.01,
         warmup: float = 0.1,
         schedule: str = "linear",
