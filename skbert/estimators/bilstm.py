@@ -108,7 +108,7 @@ class WordVectorEstimator(TrainingMixin, SavedEstimator):
         with seeded(int(rng.randint(2**31 - 1)), device):
             head = make_head(self.n_features_in_, self.dropout)
             if proceed:
-                head.set_arrays(self.head_)
+                self._go_on_from_fitted(head)
             head.to(device)
             self.n_trainable_parameters_ = count_trainable(head)
             if validation is not None:

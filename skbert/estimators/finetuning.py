@@ -213,7 +213,7 @@ class FineTuner(TrainingMixin, TextEstimator):
         Returns the weights that learn as the top layer of the encoder does, and the others.
         """
         if proceed:
-            head.set_arrays(self.head_)
+            self._go_on_from_fitted(head)
         return [], list(head.parameters())
 
     def _resolve_frozen_layers(self, n_layers: int) -> int:

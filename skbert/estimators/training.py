@@ -51,6 +51,7 @@ class TrainingMixin(CallbackSupportMixin):
     micro_batch_size: int | str | None
     n_iter_no_change: int
     verbose: int
+    head_: Any
 
     def _train(
         self,
@@ -189,6 +190,22 @@ class TrainingMixin(CallbackSupportMixin):
         the fitted weights. ``given`` is X and y as the user gave them, for callbacks.
         """
         raise NotImplementedError
+
+    def _go_on_from_fitted(self, head: Any) -> None:
+        """Put the fitted weights into a new head, if it has the same parts."""
+        if isinstance(self.head_, dict):
+            fitted = {name: array.shape for name, array in self.head_.items()}
+            wanted = {name: tuple(p.shape) for name, p in head.named_parameters()}
+            if fitted != wanted:
+                changed = sorted(
+                    name for name in fitted | wanted if fitted.get(name) != wanted.get(name)
+                )
+                raise ValueError(
+                    f"{type(self).__name__} cannot go on from the fitted weights, since its "
+                    f"parameters now ask for others: {', '.join(changed)}. Set head, "
+                    "lstm_hidden_size and the like as they were, or warm_start=False."
+                )
+        head.set_arrays(self.head_)
 
     def _warn_if_collapsed(self, outcome: Outcome, n_classes: int, what: str) -> None:
         """A model that gives all of its input the same class has learnt nothing."""

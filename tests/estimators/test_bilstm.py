@@ -163,6 +163,18 @@ def test_what_is_no_vector_of_words(kind, rows, message):
         kind(**QUICK).fit(rows, y)
 
 
+def test_going_on_from_fitted_weights():
+    tagger = BiLSTMTagger(**QUICK | {"max_epochs": 2, "warm_start": True}).fit(X, Y)
+    losses = [tagger.history_[-1]["loss"]]
+    for _ in range(4):
+        losses.append(tagger.fit(X, Y).history_[-1]["loss"])
+    assert losses == sorted(losses, reverse=True)
+    with pytest.raises(ValueError, match=r"cannot go on .* crf\.end"):
+        tagger.set_params(head="softmax").fit(X, Y)
+    with pytest.raises(ValueError, match="not among the classes"):
+        BiLSTMTagger(**QUICK | {"warm_start": True}).fit(X, Y).fit(X[:1], [["B-N"] * 3])
+
+
 def test_other_vectors_than_in_fit():
     tagger = BiLSTMTagger(**QUICK | {"max_epochs": 1}).fit(X, Y)
     with pytest.raises(
