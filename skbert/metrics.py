@@ -437,7 +437,8 @@ def _count_spans(
     for true, pred in zip(y_true, y_pred, strict=True):
         n_true.update(label for *_, label in true)
         n_pred.update(label for *_, label in pred)
-        right.update(label for *_, label in set(true) & set(pred))
+        found = Counter(true) & Counter(pred)
+        right.update(label for *_, label in found.elements())
     if labels is None:
         labels = sorted(n_true | n_pred)
     elif isinstance(labels, str):

@@ -20,6 +20,7 @@ from skbert.metrics import (
     entity_recall_score,
     entity_recall_scorer,
     entity_report,
+    span_f1_score,
     word_accuracy_score,
     word_accuracy_scorer,
 )
@@ -552,3 +553,21 @@ def test_scorers_in_a_learning_curve():
 def test_scorers_are_scorers():
     assert get_scorer(entity_f1_scorer) is entity_f1_scorer
     assert "entity_f1_score" in repr(entity_f1_scorer)
+
+
+def test_spans_listed_twice_are_two():
+    spans = [[(0, 3, "A"), (0, 3, "A")]]
+    assert span_f1_score(spans, spans) == 1
+    assert span_f1_score(spans, [[(0, 3, "A")]]) == pytest.approx(2 / 3)
+
+
+def test_spans_of_texts():
+    true = [[(0, 3, "A"), (5, 9, "B")], [], [(1, 2, "A")]]
+    pred = [[{"start": 0, "end": 3, "label": "A"}], [(0, 1, "A")], [(1, 2, "B")]]
+    assert span_f1_score(true, pred) == pytest.approx(1 / 3)
+    by_label = span_f1_score(true, pred, average=None, labels=["A", "B"])
+    np.testing.assert_allclose(by_label, [0.5, 0])
+    with pytest.raises(ValueError, match="as many lists"):
+        span_f1_score(true, pred[:2])
+    with pytest.raises(ValueError, match="position 0"):
+        span_f1_score([[(3, 0, "A")]], [[]])

@@ -14,7 +14,12 @@ from skbert.estimators.classes import ClassesMixin
 from skbert.estimators.params import Rule, check_params, integer, option, real
 from skbert.estimators.state import SavedEstimator
 from skbert.estimators.tagging import DECODE_WORDS, TaggingMixin
-from skbert.estimators.training import TRAINING_RULES, TrainingMixin, count_trainable
+from skbert.estimators.training import (
+    TRAINING_RULES,
+    TrainingMixin,
+    all_or_nothing,
+    count_trainable,
+)
 from skbert.text.validation import to_builtin
 
 if TYPE_CHECKING:
@@ -170,7 +175,9 @@ class BiLSTMTagger(TaggingMixin, WordVectorEstimator):
     """Give each word a tag, from vectors of the words, by a BiLSTM and a softmax or CRF.
 
     Stands behind a vectorizer with ``output="words"`` in a pipeline. The vectors do not
-    change: where the labelled data allow to train the encoder too, ``BertTagger`` does.
+    change: where the labelled data allow to train the encoder too, ``BertTagger`` does. A
+    word of which the vectorizer's tokenizer leaves nothing is a vector of zeros like any
+    other here.
 
     Parameters
     ----------
@@ -240,6 +247,8 @@ class BiLSTMTagger(TaggingMixin, WordVectorEstimator):
         "O", or the most frequent tag if there is no "O".
     head_ : dict of ndarray
         All weights.
+    architecture_ : dict
+        The parameters that these weights were made for.
     history_ : list of dict
         One record per epoch: "epoch", "loss" (by word), "learning_rate", "seconds" and,
         with a validation set, "validation_score".
@@ -281,6 +290,7 @@ class BiLSTMTagger(TaggingMixin, WordVectorEstimator):
         **TaggingMixin._tagging_rules,
         "lstm_hidden_size": integer(0),
     }
+    _architecture = ("head", "lstm_hidden_size", "n_lstm_layers")
 
     def __init__(
         self,
@@ -336,6 +346,7 @@ class BiLSTMTagger(TaggingMixin, WordVectorEstimator):
         self.label_smoothing = label_smoothing
 
     @with_callbacks
+    @all_or_nothing
     def fit(
         self,
         X: Any,
@@ -371,20 +382,9 @@ class BiLSTMTagger(TaggingMixin, WordVectorEstimator):
             If a parameter, X, y or the weights are invalid, or numbers of words and tags
             differ; the positions are named.
         """
-        from skbert.training.targets import read_tags
-
         check_params(self, self._rules)
-        self._check_head()
-        name = type(self).__name__
         proceed = self.warm_start and hasattr(self, "head_")
-        rows = self._read_rows(X, reset=not proceed)
-        tags = read_tags(y, [len(row) for row in rows], name)
-        held = None
-        if X_val is not None:
-            held_rows = self._read_rows(X_val, reset=False)
-            held = held_rows, read_tags(y_val, [len(row) for row in held_rows], name)
-        self._fit_tags(rows, tags, sample_weight, held, None, proceed, None, given=(X, y))
-        return self
+        return self._fit(X, y, sample_weight, (X_val, y_val), None, proceed)
 
     def predict(self, X: Any) -> np.ndarray:
         """Tags of the words.
@@ -456,12 +456,40 @@ class BiLSTMTagger(TaggingMixin, WordVectorEstimator):
         """
         return self._score_tags(y, self.predict(X))
 
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        validation: tuple[Any, Any],
+        classes: Any,
+        proceed: bool,
+        max_epochs: int | None = None,
+    ) -> BiLSTMTagger:
+        from skbert.training.targets import read_tags
+
+        name = type(self).__name__
+        self._check_head()
+        self._check_validation(*validation)
+        rows = self._read_rows(X, reset=not proceed)
+        tags = read_tags(y, [len(row) for row in rows], name)
+        held = None
+        if validation[0] is not None:
+            held_rows = self._read_rows(validation[0], reset=False)
+            lengths = [len(row) for row in held_rows]
+            held = held_rows, read_tags(validation[1], lengths, name, "y_val")
+        self._fit_tags(
+            rows, tags, sample_weight, held, classes, proceed, max_epochs, given=(X, y)
+        )
+        return self
+
     def _collect(
         self, X: Any, convert: Callable[[Any], Any], *, probabilities: bool
     ) -> np.ndarray:
         from skbert.training.device import resolve_device
 
         check_is_fitted(self)
+        self._check_architecture()
         rows = self._read_rows(X, reset=False)
         device = resolve_device(self.device, type(self).__name__)
         order = sorted(range(len(rows)), key=lambda at: -len(rows[at]))
@@ -541,6 +569,8 @@ class BiLSTMClassifier(ClassesMixin, WordVectorEstimator):
         indicator matrix.
     head_ : dict of ndarray
         All weights.
+    architecture_ : dict
+        The parameters that these weights were made for.
     history_ : list of dict
         One record per epoch: "epoch", "loss", "learning_rate", "seconds" and, with a
         validation set, "validation_score".
@@ -585,6 +615,7 @@ class BiLSTMClassifier(ClassesMixin, WordVectorEstimator):
         "lstm_hidden_size": integer(1),
         "pooling": option("max", "mean", "attention"),
     }
+    _architecture = ("pooling", "lstm_hidden_size", "n_lstm_layers")
 
     def __init__(
         self,
@@ -640,6 +671,7 @@ class BiLSTMClassifier(ClassesMixin, WordVectorEstimator):
         self.threshold = threshold
 
     @with_callbacks
+    @all_or_nothing
     def fit(
         self,
         X: Any,
@@ -697,6 +729,7 @@ class BiLSTMClassifier(ClassesMixin, WordVectorEstimator):
         from skbert.training.source import WordVectorSource
 
         check_is_fitted(self)
+        self._check_architecture()
         rows = self._read_rows(X, reset=False)
         device = resolve_device(self.device, type(self).__name__)
         head = self._new_row_head(self.n_features_in_, len(self.head_["linear.bias"]), 0.0)
@@ -736,11 +769,14 @@ def check_vectors(X: Any, caller: str) -> list[np.ndarray]:
     widths = {row.shape[1] for row in arrays if len(row)}
     if len(widths) > 1:
         raise ValueError(f"{must} Got vectors of several widths {sorted(widths)}.")
-    bad = [at for at, row in enumerate(arrays) if not np.isfinite(row).all()]
+    # Numbers are read as float32, in which large ones are infinite.
+    with np.errstate(over="ignore"):
+        read = (row.astype(np.float32, copy=False) for row in arrays)
+        bad = [at for at, row in enumerate(read) if not np.isfinite(row).all()]
     if bad:
         raise ValueError(
-            f"{must} Input X contains NaN or infinity at positions {bad[:5]}, {len(bad)} "
-            "in all."
+            f"{must} Input X contains NaN, infinity or numbers too large for float32 at "
+            f"positions {bad[:5]}, {len(bad)} in all."
         )
     return arrays
 

@@ -11,7 +11,9 @@ from sklearn.metrics import accuracy_score
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 
-from skbert.estimators.params import Rule, a, option, real
+from skbert.estimators.callbacks import with_callbacks
+from skbert.estimators.params import Rule, a, check_params, option, real
+from skbert.estimators.training import all_or_nothing
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -32,12 +34,45 @@ class ClassesMixin(ClassifierMixin):
     validation_fraction: float
     max_epochs: int
     random_state: Any
+    _rules: ClassVar[dict[str, Rule]]
 
     _classes_rules: ClassVar[dict[str, Rule]] = {
         "class_weight": a(dict, "a dict from labels to weights") | option("balanced", None),
         "label_smoothing": real(0, 1),
         "threshold": real(0, 1),
     }
+
+    @with_callbacks
+    @all_or_nothing
+    def partial_fit(
+        self: Self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """One more epoch on these rows, from the weights as they are.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples,)
+            As in ``fit``.
+        y : array-like of shape (n_samples,)
+            Labels.
+        classes : array-like of shape (n_classes,) or None
+            All labels that any call will bring; needed in the first.
+        sample_weight : array-like of shape (n_samples,) or None
+            Weights of the rows.
+
+        Returns
+        -------
+        self
+        """
+        check_params(self, self._rules)
+        proceed = hasattr(self, "head_")
+        if not proceed and classes is None:
+            raise ValueError(
+                f"classes must be passed on the first call to partial_fit of "
+                f"{type(self).__name__}: list all labels that later calls may bring."
+            )
+        known = self.classes_ if proceed else np.unique(np.asarray(classes))
+        return self._fit(X, y, sample_weight, (None, None), known, proceed, max_epochs=1)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of the classes, in the order of ``classes_``.
@@ -192,6 +227,7 @@ class ClassesMixin(ClassifierMixin):
             objective = binary_cross_entropy(self.label_smoothing)
         rng = check_random_state(self.random_state)
         X_val, y_val = validation
+        self._check_validation(X_val, y_val)
         held = None
         if X_val is not None:
             held_rows = self._read_rows(X_val, reset=False)

@@ -13,6 +13,7 @@ from skbert.estimators.callbacks import with_callbacks
 from skbert.estimators.classes import ClassesMixin
 from skbert.estimators.documents import DocumentFineTuner
 from skbert.estimators.params import Rule, check_params
+from skbert.estimators.training import all_or_nothing
 
 
 class BertClassifier(ClassesMixin, DocumentFineTuner):
@@ -240,6 +241,7 @@ class BertClassifier(ClassesMixin, DocumentFineTuner):
         self.threshold = threshold
 
     @with_callbacks
+    @all_or_nothing
     def fit(
         self,
         X: Any,
@@ -276,37 +278,6 @@ class BertClassifier(ClassesMixin, DocumentFineTuner):
         check_params(self, self._rules)
         proceed = self.warm_start and hasattr(self, "encoder_")
         return self._fit(X, y, sample_weight, (X_val, y_val), None, proceed)
-
-    @with_callbacks
-    def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
-    ) -> BertClassifier:
-        """One more epoch on these rows, from the weights as they are.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples,)
-            Texts or pairs of texts.
-        y : array-like of shape (n_samples,)
-            Labels.
-        classes : array-like of shape (n_classes,) or None
-            All labels that any call will bring; needed in the first.
-        sample_weight : array-like of shape (n_samples,) or None
-            Weights of the rows.
-
-        Returns
-        -------
-        self
-        """
-        check_params(self, self._rules)
-        proceed = hasattr(self, "encoder_")
-        if not proceed and classes is None:
-            raise ValueError(
-                f"classes must be passed on the first call to partial_fit of "
-                f"{type(self).__name__}: list all labels that later calls may bring."
-            )
-        known = self.classes_ if proceed else np.unique(np.asarray(classes))
-        return self._fit(X, y, sample_weight, (None, None), known, proceed, max_epochs=1)
 
     def _exported(self) -> tuple[list[tuple[np.ndarray, np.ndarray]], dict[str, Any]]:
         names = [str(label) for label in self.classes_.tolist()]

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from skbert.estimators.callbacks import with_callbacks
 from skbert.estimators.documents import DocumentFineTuner
 from skbert.estimators.params import check_params
+from skbert.estimators.training import all_or_nothing
 
 
 class BertRegressor(RegressorMixin, DocumentFineTuner):
@@ -162,6 +163,7 @@ class BertRegressor(RegressorMixin, DocumentFineTuner):
     target_scale_: np.ndarray
 
     @with_callbacks
+    @all_or_nothing
     def fit(
         self,
         X: Any,
@@ -221,6 +223,7 @@ class BertRegressor(RegressorMixin, DocumentFineTuner):
         targets = ((columns - self.target_mean_) / self.target_scale_).astype(np.float32)
         rng = check_random_state(self.random_state)
         held = None
+        self._check_validation(X_val, y_val)
         if X_val is not None:
             held_rows = self._read_rows(X_val, reset=False)
             held_values = check_values(y_val, len(held_rows), name)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,11 +17,11 @@ from skbert.estimators.callbacks import with_callbacks
 from skbert.estimators.finetuning import FineTuner
 from skbert.estimators.params import Rule, check_params, integer, option
 from skbert.estimators.tagging import Tagged, TaggingMixin
+from skbert.estimators.training import all_or_nothing
 from skbert.exceptions import AlignmentWarning
-from skbert.metrics import span_f1_score
 from skbert.text.report import ReadingReport, users_stacklevel
 from skbert.text.tags import spans_to_tags
-from skbert.text.validation import check_rows
+from skbert.text.validation import check_rows, to_builtin
 from skbert.text.words import Offsets, align_spans, check_spans, split_words
 
 if TYPE_CHECKING:
@@ -140,6 +141,8 @@ class BertTagger(TaggingMixin, FineTuner):
         The fine-tuned encoder.
     head_ : dict of ndarray
         Weights of what stands on the encoder.
+    architecture_ : dict
+        The parameters that the weights of the head were made for.
     history_ : list of dict
         One record per epoch: "epoch", "loss" (by word), "learning_rate", "seconds" and,
         with a validation set, "validation_score".
@@ -192,6 +195,7 @@ class BertTagger(TaggingMixin, FineTuner):
 
     # Of a body that is one of several parts here, depth is no parameter.
     n_lstm_layers = 1
+    _architecture = ("head", "lstm_hidden_size")
 
     _rules: ClassVar[dict[str, Rule]] = {
         **FineTuner._rules,
@@ -270,6 +274,7 @@ class BertTagger(TaggingMixin, FineTuner):
         self.label_smoothing = label_smoothing
 
     @with_callbacks
+    @all_or_nothing
     def fit(
         self,
         X: Any,
@@ -312,37 +317,6 @@ class BertTagger(TaggingMixin, FineTuner):
         proceed = self.warm_start and hasattr(self, "encoder_")
         return self._fit(X, y, sample_weight, (X_val, y_val), None, proceed)
 
-    @with_callbacks
-    def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
-    ) -> BertTagger:
-        """One more epoch on these rows, from the weights as they are.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples,)
-            Lists of words, or texts.
-        y : array-like of shape (n_samples,)
-            Tags, or entities.
-        classes : array-like of shape (n_tags,) or None
-            All tags that any call will bring; needed in the first. For texts those of
-            IOB2: "O", and "B-" and "I-" with each label.
-        sample_weight : array-like of shape (n_samples,) or None
-            Weights of the sentences.
-
-        Returns
-        -------
-        self
-        """
-        check_params(self, self._rules)
-        proceed = hasattr(self, "encoder_")
-        if not proceed and classes is None:
-            raise ValueError(
-                f"classes must be passed on the first call to partial_fit of "
-                f"{type(self).__name__}: list all tags that later calls may bring."
-            )
-        return self._fit(X, y, sample_weight, (None, None), classes, proceed, max_epochs=1)
-
     def predict(self, X: Any) -> np.ndarray:
         """Tags of the words.
 
@@ -359,15 +333,14 @@ class BertTagger(TaggingMixin, FineTuner):
         """
         rows, words, offsets = self._read(X)
         out = np.empty(len(rows), dtype=object)
-        for positions, (numbers, _) in self._tagged(words, probabilities=False):
-            for at in positions:
-                if offsets is None:
-                    out[at] = self.classes_[numbers].tolist()
-                else:
-                    out[at] = [
-                        (offsets[at][start][0], offsets[at][end - 1][1], label)
-                        for start, end, label in self._entities(numbers)
-                    ]
+        for at, (numbers, _) in enumerate(self._tagged(words, probabilities=False)):
+            if offsets is None:
+                out[at] = self.classes_[numbers].tolist()
+            else:
+                out[at] = [
+                    (offsets[at][start][0], offsets[at][end - 1][1], label)
+                    for start, end, label in self._entities(numbers)
+                ]
         return out
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -390,9 +363,8 @@ class BertTagger(TaggingMixin, FineTuner):
         """
         rows, words, _ = self._read(X)
         out = np.empty(len(rows), dtype=object)
-        for positions, tagged in self._tagged(words, probabilities=True):
-            for at in positions:
-                out[at] = tagged.probabilities.copy()
+        for at, tagged in enumerate(self._tagged(words, probabilities=True)):
+            out[at] = tagged.probabilities.copy()
         return out
 
     def predict_spans(self, X: Any, offsets: Any = None) -> np.ndarray:
@@ -424,23 +396,22 @@ class BertTagger(TaggingMixin, FineTuner):
         if known is None and offsets is not None:
             known = self._check_offsets(offsets, words)
         out = np.empty(len(rows), dtype=object)
-        for positions, tagged in self._tagged(words, probabilities=True):
-            for at in positions:
-                out[at] = self._spans(tagged)
-                if known is None:
-                    continue
-                for span in out[at]:
-                    span["start_char"] = known[at][span["start"]][0]
-                    span["end_char"] = known[at][span["end"] - 1][1]
-                    if isinstance(rows[at], str):
-                        span["text"] = rows[at][span["start_char"] : span["end_char"]]
+        for at, tagged in enumerate(self._tagged(words, probabilities=True)):
+            out[at] = self._spans(tagged)
+            if known is None:
+                continue
+            for span in out[at]:
+                span["start_char"] = known[at][span["start"]][0]
+                span["end_char"] = known[at][span["end"] - 1][1]
+                if isinstance(rows[at], str):
+                    span["text"] = rows[at][span["start_char"] : span["end_char"]]
         return out
 
     def score(self, X: Any, y: Any) -> float:
         """Entity F1, or word accuracy where tags are no entities; ``scoring_`` says which.
 
-        Entities count as in ``skbert.metrics.entity_f1_score`` by default. For texts an
-        entity is right if it begins and ends at the very characters.
+        Entities count as in ``skbert.metrics.entity_f1_score`` by default. For texts they
+        are those of whole words, as in ``fit``.
 
         Parameters
         ----------
@@ -453,19 +424,19 @@ class BertTagger(TaggingMixin, FineTuner):
         -------
         float
         """
-        predicted = self.predict(X)
-        if self.input_kind_ == "texts":
-            texts = self._rows(X, ("words", "texts"), reset=False)
-            truth = check_spans(y, texts, f"y of {type(self).__name__}")
-            return float(span_f1_score(truth, predicted))
-        return self._score_tags(y, predicted)
+        rows, words, _ = self._read(X)
+        _, truth = self._read_targets(rows, y, "y")
+        tagged = self._tagged(words, probabilities=False)
+        return self._score_tags(truth, [self.classes_[row].tolist() for row, _ in tagged])
 
     def export_transformers(self, folder: str | os.PathLike[str]) -> None:
         """Write a standard checkpoint for ``transformers``.
 
-        ``AutoModelForTokenClassification`` opens it, and ``pipeline("token-classification",
+        ``AutoModelForTokenClassification`` opens it and gives the first piece of each word
+        the same probabilities. With tags of IOB2, ``pipeline("token-classification",
         folder, aggregation_strategy="first")`` gives the same entities, where its
-        tokenizer splits a text into the same words.
+        tokenizer splits a text into the same words; of other schemes it knows no E-, S-, L-
+        and U-.
 
         Parameters
         ----------
@@ -485,6 +456,7 @@ class BertTagger(TaggingMixin, FineTuner):
         from skbert.encoders.export import export_tagger
 
         check_is_fitted(self)
+        self._check_architecture()
         wanted = {
             "head": "softmax",
             "lstm_hidden_size": 0,
@@ -521,6 +493,7 @@ class BertTagger(TaggingMixin, FineTuner):
         max_epochs: int | None = None,
     ) -> BertTagger:
         self._check_head()
+        self._check_validation(*validation)
         rows = self._rows(X, ("words", "texts"), reset=not proceed)
         words, tags = self._read_targets(rows, y, "y")
         held = None
@@ -540,7 +513,7 @@ class BertTagger(TaggingMixin, FineTuner):
 
         caller = type(self).__name__
         if not isinstance(rows[0], str):
-            return rows, read_tags(y, [len(row) for row in rows], caller)
+            return rows, read_tags(y, [len(row) for row in rows], caller, name)
         spans = check_spans(y, rows, f"{name} of {caller}")
         words, offsets = _split(rows)
         tags: list[list[Any]] = []
@@ -604,6 +577,7 @@ class BertTagger(TaggingMixin, FineTuner):
         """Rows of X, their words and, for texts, where these stand."""
         check_is_fitted(self)
         self._check_unchanged()
+        self._check_architecture()
         kinds = ("words", "texts")
         rows: list[Any]
         if any_kind:
@@ -616,6 +590,7 @@ class BertTagger(TaggingMixin, FineTuner):
         return rows, rows, None
 
     def _check_offsets(self, offsets: Any, words: list[list[str]]) -> list[Offsets]:
+        offsets = to_builtin(offsets)
         wrong = [
             at
             for at, row in enumerate(words)
@@ -629,12 +604,11 @@ class BertTagger(TaggingMixin, FineTuner):
             )
         return [[(int(a), int(b)) for a, b in row] for row in offsets]
 
-    def _tagged(
-        self, words: list[list[str]], *, probabilities: bool
-    ) -> Iterator[tuple[list[int], Tagged]]:
-        """Positions and tags of each distinct row."""
+    def _tagged(self, words: list[list[str]], *, probabilities: bool) -> list[Tagged]:
+        """Tags of the rows, those of equal rows shared."""
         from skbert.training.device import resolve_device, resolve_precision
 
+        tagged: list[Any] = [None] * len(words)
         self._check_room(self.encoder_, words)
         device = resolve_device(self.device, type(self).__name__)
         dtype = resolve_precision(self.precision, device)
@@ -642,9 +616,18 @@ class BertTagger(TaggingMixin, FineTuner):
         report = ReadingReport()
         frozen = self.n_frozen_layers_ == encoder.n_layers
         stored_as = self.encoder_ if frozen else None
-        vectors = self._word_vectors(words, encoder, stored_as, device, dtype, report)
-        yield from self._decode(vectors, device, probabilities=probabilities)
+        # Closed also when decoding fails: an error that is kept, as an interactive session
+        # does, would else keep the workers waiting, and the next call with them.
+        with closing(
+            self._word_vectors(words, encoder, stored_as, device, dtype, report)
+        ) as vectors:
+            for positions, row in self._decode(
+                vectors, device, probabilities=probabilities
+            ):
+                for at in positions:
+                    tagged[at] = row
         self._report(report, words)
+        return tagged
 
     def _word_vectors(
         self,
@@ -654,12 +637,13 @@ class BertTagger(TaggingMixin, FineTuner):
         device: torch.device,
         dtype: torch.dtype,
         report: ReadingReport,
-    ) -> Iterator[tuple[list[int], np.ndarray]]:
+    ) -> Generator[tuple[list[int], np.ndarray], None, None]:
         """Positions and vectors of the words of each distinct row.
 
         ``stored_as`` is the encoder to whose vectors ``memory`` may add, with the same
         weights as ``encoder``; None where they are not pretrained ones.
         """
+        from skbert.training.source import UNREAD
         from skbert.training.vectors import WordReader, read_rows
 
         reader = WordReader(
@@ -669,7 +653,7 @@ class BertTagger(TaggingMixin, FineTuner):
             pooling=self.word_pooling_,
             normalize=False,
             size=encoder.hidden_size,
-            missing=np.nan,
+            missing=UNREAD,
         )
         options = self._reading_options("windows", "auto")
         store = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -10,7 +11,9 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 
-from skbert.estimators.params import Rule, a, boolean, option, real
+from skbert.estimators.callbacks import with_callbacks
+from skbert.estimators.params import Rule, a, boolean, check_params, option, real
+from skbert.estimators.training import all_or_nothing
 from skbert.metrics import entity_f1_score, word_accuracy_score
 from skbert.text.tags import (
     Span,
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
     import torch
 
     from skbert.nn.tagging import TaggingHead
-    from skbert.training.objectives import TagObjective
 
 # Words whose emissions are decoded at a time.
 DECODE_WORDS = 4096
@@ -48,9 +50,10 @@ class Tagged(NamedTuple):
 class TaggingMixin:
     """Targets, decoding and scores of estimators that give each word a tag.
 
-    Vectors of the words of a sentence are an array of shape (n_words, n_features), in which
-    NaN marks a word that could not be read: it has no part in training and gets
-    ``default_tag_``, or the tag that an entity around it goes on with.
+    Vectors of the words of a sentence are an array of shape (n_words, n_features). A word
+    that could not be read is marked in it (``training.source.UNREAD``): it has no part in
+    training, and gets ``default_tag_`` or, where the scheme forbids that, the tag that an
+    entity around it goes on with.
     """
 
     head: str
@@ -94,9 +97,19 @@ class TaggingMixin:
         if self.scheme_ in ("IOB1", "IOB2"):
             self.scheme_ = detect_scheme(tags)
         self.scoring_ = "word_accuracy" if self.scheme_ is None else "entity_f1"
-        labels, counts = np.unique(seen, return_counts=True)
-        is_outside = "O" in self.classes_.tolist()
-        self.default_tag_ = "O" if is_outside else labels[counts.argmax()].item()
+        self.default_tag_ = self._default_tag(seen)
+
+    def _default_tag(self, seen: Sequence[Any]) -> Any:
+        """ "O", or the most frequent tag, of entities one that may stand alone."""
+        tags = self.classes_.tolist()
+        if "O" in tags:
+            return "O"
+        counts = Counter(seen)
+        if self.scheme_ is not None:
+            _, start, end = allowed_transitions(tags, self.scheme_)
+            alone = [tag for tag, ok in zip(tags, start & end, strict=True) if ok]
+            counts = Counter({tag: counts[tag] for tag in alone}) or counts
+        return max(tags, key=lambda tag: counts[tag])
 
     def _new_head(self, n_inputs: int, dropout: float) -> TaggingHead:
         from skbert.nn.tagging import TaggingHead
@@ -114,29 +127,37 @@ class TaggingMixin:
             allowed=allowed,
         )
 
-    def _objective(
-        self,
-        targets: Sequence[np.ndarray],
-        words: Sequence[np.ndarray],
-        weights: np.ndarray,
-        head: TaggingHead,
-        device: torch.device,
-    ) -> TagObjective:
-        """The tags of those words that can be read."""
-        from skbert.training.objectives import TagObjective
-        from skbert.training.targets import check_class_weight
+    @with_callbacks
+    @all_or_nothing
+    def partial_fit(
+        self: Any, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> Any:
+        """One more epoch on these rows, from the weights as they are.
 
-        name = type(self).__name__
-        return TagObjective(
-            [row[seen] for row, seen in zip(targets, words, strict=True)],
-            weights,
-            check_class_weight(
-                self.class_weight, np.concatenate(targets), self.classes_, name
-            ),
-            self.label_smoothing,
-            head.crf,
-            device,
-        )
+        Parameters
+        ----------
+        X : array-like of shape (n_samples,)
+            As in ``fit``.
+        y : array-like of shape (n_samples,)
+            As in ``fit``.
+        classes : array-like of shape (n_tags,) or None
+            All tags that any call will bring; needed in the first. For texts with spans
+            those of IOB2: "O", and "B-" and "I-" with each label.
+        sample_weight : array-like of shape (n_samples,) or None
+            Weights of the sentences.
+
+        Returns
+        -------
+        self
+        """
+        check_params(self, self._rules)
+        proceed = hasattr(self, "head_")
+        if not proceed and classes is None:
+            raise ValueError(
+                f"classes must be passed on the first call to partial_fit of "
+                f"{type(self).__name__}: list all tags that later calls may bring."
+            )
+        return self._fit(X, y, sample_weight, (None, None), classes, proceed, max_epochs=1)
 
     def _fit_tags(
         self: Any,
@@ -150,7 +171,12 @@ class TaggingMixin:
         given: tuple[Any, Any],
     ) -> None:
         """Train on sentences and their tags, as many as words."""
-        from skbert.training.targets import check_weights, encode_tags
+        from skbert.training.objectives import TagObjective
+        from skbert.training.targets import (
+            check_class_weight,
+            check_weights,
+            encode_tags,
+        )
 
         name = type(self).__name__
         weights = check_weights(sample_weight, len(rows), name)
@@ -159,7 +185,13 @@ class TaggingMixin:
         weights = weights[kept]
         if not proceed:
             self._learn_tags(tags, classes)
+        elif self.scheme_ == "IOB1" and _shows_iob2(tags):
+            # Few sentences may look like IOB1 by chance; this one cannot.
+            self.scheme_ = "IOB2"
         targets = encode_tags(tags, self.classes_, name)
+        by_tag = check_class_weight(
+            self.class_weight, np.concatenate(targets), self.classes_, name
+        )
         rng = check_random_state(self.random_state)
         held: Any = None
         if validation is not None:
@@ -180,7 +212,15 @@ class TaggingMixin:
                     f"X of {name} holds no word of which the tokenizer leaves a piece, so "
                     "there is nothing to learn from."
                 )
-            return self._objective(targets, source.words, weights, head, device)
+            read = zip(targets, source.words, strict=True)
+            return TagObjective(
+                [row[seen] for row, seen in read],
+                weights,
+                by_tag,
+                self.label_smoothing,
+                head.crf,
+                device,
+            )
 
         def score(head: Any, source: Any, outputs: np.ndarray) -> float:
             return self._score_emissions(head, outputs, source.words, held[1])
@@ -215,12 +255,14 @@ class TaggingMixin:
         """Tags of sentences, from their positions and the vectors of their words."""
         import torch
 
+        from skbert.training.source import read_words
+
         head: Any = None
         for group in _grouped(rows):
             vectors = [row for _, row in group]
             if head is None:
                 head = self._fitted_head(vectors[0].shape[1], device)
-            words = [np.flatnonzero(~np.isnan(row[:, 0])) for row in vectors]
+            words = [read_words(row) for row in vectors]
             parts = [row[seen] for row, seen in zip(vectors, words, strict=True)]
             joined = np.concatenate(parts).astype(np.float32, copy=False)
             flat = torch.from_numpy(joined).to(device)
@@ -229,6 +271,12 @@ class TaggingMixin:
             with torch.inference_mode():
                 # In float64, which not every device has, probabilities sum to 1.
                 emissions = head(flat, lengths).cpu().double()
+                if not emissions.isfinite().all():
+                    raise ValueError(
+                        f"{type(self).__name__} gives scores that are not finite: its "
+                        "training diverged, as fit warned. Lower learning_rate and fit "
+                        "again."
+                    )
                 numbers = head.decode(emissions, lengths).numpy()
                 if probabilities:
                     tables = _split(head.probabilities(emissions, lengths).numpy(), words)
@@ -259,14 +307,19 @@ class TaggingMixin:
         full[seen] = given
         if self.scheme_ is None:
             return full
-        for left, right in pairwise(seen):
+        may, start, end = allowed_transitions(tags, self.scheme_)
+        for left, right in pairwise([-1, *seen.tolist(), n_words]):
             if right - left == 1:
                 continue
-            role, label = split_tag(tags[full[left]])
-            following, same = split_tag(tags[full[right]])
-            inside = f"I-{label}" if label else "I"
-            if role in "BI" and following in "IE" and label == same and inside in tags:
-                full[left + 1 : right] = tags.index(inside)
+            # What may stand here, where the words around are what they are.
+            fits = start.copy() if left < 0 else may[full[left]].copy()
+            fits &= end if right == n_words else may[:, full[right]]
+            if right - left > 2:
+                fits &= may.diagonal()
+            inside = [] if left < 0 else [f"I-{split_tag(tags[full[left]])[1]}".rstrip("-")]
+            wanted = [tag for tag in (self.default_tag_, *inside) if tag in tags]
+            ordered = [tags.index(tag) for tag in wanted] + np.flatnonzero(fits).tolist()
+            full[left + 1 : right] = next((at for at in ordered if fits[at]), ordered[0])
         return full
 
     def _score_emissions(
@@ -352,3 +405,9 @@ def _grouped(
 def _split(values: np.ndarray, words: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Values of joined words, sentence by sentence."""
     return np.split(values, np.cumsum([len(seen) for seen in words])[:-1])
+
+
+def _shows_iob2(sentences: Sequence[Sequence[Any]]) -> bool:
+    """Whether some B- stands where IOB1 has none."""
+    opened = any(str(tag).startswith("B") for row in sentences for tag in row)
+    return opened and detect_scheme(sentences) == "IOB2"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from skbert.training.loop import Outcome, Source
     from skbert.training.objectives import Objective, RowLoss
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 TRAINING_RULES: dict[str, Rule] = {
     "max_epochs": integer(1),
@@ -40,6 +43,25 @@ TRAINING_RULES: dict[str, Rule] = {
 }
 
 
+def all_or_nothing(method: Method) -> Method:
+    """A ``fit`` that, if it fails or is interrupted, leaves the estimator as it was.
+
+    Half of it would be of the old data and half of the new: old weights under new names.
+    """
+
+    @functools.wraps(method)
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = dict(self.__dict__)
+        try:
+            return method(self, *args, **kwargs)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    return wrapped  # type: ignore[return-value]
+
+
 class TrainingMixin(CallbackSupportMixin):
     """Training runs with the parameters of `TRAINING_RULES`."""
 
@@ -52,6 +74,10 @@ class TrainingMixin(CallbackSupportMixin):
     n_iter_no_change: int
     verbose: int
     head_: Any
+    architecture_: dict[str, Any]
+
+    # Parameters that say what the weights of the head mean.
+    _architecture: ClassVar[tuple[str, ...]] = ()
 
     def _train(
         self,
@@ -119,6 +145,8 @@ class TrainingMixin(CallbackSupportMixin):
                 on_epoch=on_epoch,
             )
         tasks.end()
+        if self._architecture:
+            self.architecture_ = {name: getattr(self, name) for name in self._architecture}
         self.history_ = outcome.history
         self.n_iter_ = len(outcome.history)
         self.best_epoch_ = outcome.best_epoch
@@ -192,20 +220,27 @@ class TrainingMixin(CallbackSupportMixin):
         raise NotImplementedError
 
     def _go_on_from_fitted(self, head: Any) -> None:
-        """Put the fitted weights into a new head, if it has the same parts."""
-        if isinstance(self.head_, dict):
-            fitted = {name: array.shape for name, array in self.head_.items()}
-            wanted = {name: tuple(p.shape) for name, p in head.named_parameters()}
-            if fitted != wanted:
-                changed = sorted(
-                    name for name in fitted | wanted if fitted.get(name) != wanted.get(name)
-                )
-                raise ValueError(
-                    f"{type(self).__name__} cannot go on from the fitted weights, since its "
-                    f"parameters now ask for others: {', '.join(changed)}. Set head, "
-                    "lstm_hidden_size and the like as they were, or warm_start=False."
-                )
+        """Put the fitted weights into a new head of the same parts."""
+        self._check_architecture("Set them as they were, or fit with warm_start=False.")
         head.set_arrays(self.head_)
+
+    def _check_architecture(self, advice: str = "Call fit again.") -> None:
+        """Refuse parameters that were set after ``fit`` and that the weights do not fit."""
+        fitted = {name: self.architecture_[name] for name in self._architecture}
+        changed = [name for name, value in fitted.items() if getattr(self, name) != value]
+        if changed:
+            raise ValueError(
+                f"The parameters of {type(self).__name__} were changed after fit, which "
+                f"changes {', '.join(changed)}: the weights are of {fitted}. {advice}"
+            )
+
+    def _check_validation(self, X_val: Any, y_val: Any) -> None:
+        if (X_val is None) != (y_val is None):
+            given, missing = ("X_val", "y_val") if y_val is None else ("y_val", "X_val")
+            raise ValueError(
+                f"{type(self).__name__} got {given} without {missing}: give both, or "
+                "neither."
+            )
 
     def _warn_if_collapsed(self, outcome: Outcome, n_classes: int, what: str) -> None:
         """A model that gives all of its input the same class has learnt nothing."""

@@ -70,13 +70,16 @@ class BiLSTM(nn.Module):
         def turn(rows: torch.Tensor) -> torch.Tensor:
             return rows.gather(1, turned.expand_as(rows))
 
-        for layer, (onward, backward) in enumerate(
-            zip(self.onward, self.backward_, strict=True)
-        ):
-            if layer:
-                padded = self.dropout(padded)
-            both = onward(padded)[0], turn(backward(turn(padded))[0])
-            padded = torch.cat(both, dim=2)
+        # Not every processor has an LSTM in 16 bits, and this one is small.
+        with torch.autocast(padded.device.type, enabled=False):
+            padded = padded.to(next(self.parameters()).dtype)
+            for layer, (onward, backward) in enumerate(
+                zip(self.onward, self.backward_, strict=True)
+            ):
+                if layer:
+                    padded = self.dropout(padded)
+                both = onward(padded)[0], turn(backward(turn(padded))[0])
+                padded = torch.cat(both, dim=2)
         return padded[mask]
 
 

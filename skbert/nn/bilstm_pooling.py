@@ -82,7 +82,7 @@ class PooledBiLSTM(nn.Module):
         -------
         Tensor of shape (n_rows, n_outputs)
         """
-        states = self.bilstm(self.dropout(vectors), lengths)
+        states = self.bilstm(self.dropout(vectors), lengths).float()
         pooled = states.new_zeros((len(lengths), states.shape[1]))
         filled = lengths > 0
         if filled.any():
@@ -95,6 +95,6 @@ class PooledBiLSTM(nn.Module):
             return values.masked_fill(~mask.unsqueeze(2), -torch.inf).amax(dim=1)
         if self.attention is None:
             return values.sum(dim=1) / mask.sum(dim=1, keepdim=True)
-        scores = self.attention(values).squeeze(2).float()
+        scores = self.attention(values).squeeze(2).float()  # autocast may halve them
         weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=1)
         return (values * weights.unsqueeze(2)).sum(dim=1)

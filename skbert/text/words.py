@@ -21,8 +21,12 @@ Offsets: TypeAlias = list[tuple[int, int]]
 
 # Scripts written without spaces; ー, the mark of a long vowel, is of no one script.
 _UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
-_LETTER = r"[\p{L}\p{M}\p{N}_\u200c\u200d]"
-_WORD = re.compile(rf"{_UNSPACED}\p{{M}}*|(?:(?!{_UNSPACED}){_LETTER})+|\S")
+_LETTER = rf"(?!{_UNSPACED})[\p{{L}}\p{{N}}_]"
+# Marks and joiners belong to the character before them; emoji are joined to one.
+_MARK = r"[\p{M}\u200c\u200d]"
+_WORD = re.compile(
+    rf"{_UNSPACED}\p{{M}}*|(?:{_LETTER}{_MARK}*)+|\S\p{{M}}*(?:\u200d\S\p{{M}}*)*"
+)
 
 
 def split_words(text: str) -> Offsets:
@@ -113,8 +117,8 @@ def check_spans(y: Any, texts: Sequence[str] | None, name: str) -> list[list[Spa
     Parameters
     ----------
     y : ragged array of spans
-        A span is (start, end, label), or a mapping with these keys, in characters, with
-        the end excluded.
+        A span is (start, end, label), or a mapping with these keys, or with "start_char"
+        and "end_char" as of ``predict_spans``, in characters, with the end excluded.
     texts : sequence of str or None
         In which the spans must lie; None: anywhere.
     name : str
@@ -167,7 +171,10 @@ def _check_row(row: Any, length: int | None, where: str) -> list[Span]:
     for span in spans:
         given = to_builtin(span)
         if isinstance(given, Mapping):
-            given = [given.get(key) for key in ("start", "end", "label")]
+            # What predict_spans gives counts words in "start" and "end".
+            chars = "start_char" in given and "end_char" in given
+            keys = ("start_char", "end_char") if chars else ("start", "end")
+            given = [given.get(key) for key in (*keys, "label")]
         fits = isinstance(given, list | tuple) and len(given) == 3
         start, end, label = map(to_builtin, given) if fits else (None, None, None)
         if type(start) is not int or type(end) is not int or not _is_label(label):

@@ -172,14 +172,24 @@ class WordBatch:
     states: torch.Tensor | None = None
 
 
+# Stands in the vector of a word that cannot be read. A network that diverged gives NaN,
+# and is not to be taken for that.
+UNREAD = -np.inf
+
+
+def read_words(vectors: np.ndarray) -> np.ndarray:
+    """Places of the words that were read, of an array of shape (n_words, hidden_size)."""
+    return np.flatnonzero(vectors[:, 0] != UNREAD)
+
+
 class WordVectorSource:
     """Rows of vectors of words that cannot change any more.
 
     Parameters
     ----------
     rows : sequence of ndarray of shape (n_words, hidden_size)
-        Of any float type; may lie in memory maps. A row of NaN is a word that was not
-        read.
+        Of any float type; may lie in memory maps. A row of `UNREAD` is a word of which
+        the tokenizer left nothing.
     device : torch.device
 
     Attributes
@@ -191,7 +201,7 @@ class WordVectorSource:
     def __init__(self, rows: Sequence[np.ndarray], device: torch.device) -> None:
         self._rows = rows
         self._device = device
-        self.words = [np.flatnonzero(~np.isnan(row[:, 0])) for row in rows]
+        self.words = [read_words(row) for row in rows]
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -68,8 +68,10 @@ def encode_labels(
     return targets.astype(np.int64)
 
 
-def read_tags(y: Any, lengths: Sequence[int], caller: str) -> list[list[Any]]:
-    """One list of tags for each sentence, as many as it has words.
+def read_tags(
+    y: Any, lengths: Sequence[int], caller: str, name: str = "y"
+) -> list[list[Any]]:
+    """One list of tags for each sentence, as many as it has words; ``name`` is that of y.
 
     Raises
     ------
@@ -82,8 +84,8 @@ def read_tags(y: Any, lengths: Sequence[int], caller: str) -> list[list[Any]]:
             f"{caller} requires y to be passed, but the target y is None. Give a list of "
             "tags for each sentence of X."
         )
-    tags = check_tags(y, f"y of {caller}", only_str=False)
-    check_length(np.empty(len(tags)), len(lengths), "y", caller)
+    tags = check_tags(y, f"{name} of {caller}", only_str=False)
+    check_length(np.empty(len(tags)), len(lengths), name, caller)
     wrong = [
         f"{n_words} words and {len(row)} tags at position {at}"
         for at, (n_words, row) in enumerate(zip(lengths, tags, strict=True))
@@ -91,14 +93,14 @@ def read_tags(y: Any, lengths: Sequence[int], caller: str) -> list[list[Any]]:
     ]
     if wrong:
         raise ValueError(
-            f"y of {caller} must hold one tag for each word of X. Got "
+            f"{name} of {caller} must hold one tag for each word. Got "
             f"{', '.join(wrong[:5])}; {len(wrong)} of {len(tags)} sentences."
         )
     kinds = {_kind(tag) for row in tags for tag in row}
     if len(kinds) > 1:
         raise ValueError(
-            f"y of {caller} mixes tags of the types {sorted(kinds)}: convert them to one, "
-            "for example with str()."
+            f"{name} of {caller} mixes tags of the types {sorted(kinds)}: convert them to "
+            "one, for example with str()."
         )
     return tags
 
@@ -143,7 +145,13 @@ def check_class_weight(
                 f"{classes.tolist()}. Got {sorted(unknown, key=str)}."
             )
         by_class = [class_weight.get(label, 1.0) for label in classes.tolist()]
-        return np.array(by_class, dtype=np.float64)
+        weights = np.array(by_class, dtype=np.float64)
+        if not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
+            raise ValueError(
+                f"The 'class_weight' parameter of {caller} must hold finite weights that "
+                f"are not negative, and not all 0. Got {class_weight}."
+            )
+        return weights
     counts = np.bincount(targets, minlength=len(classes))
     return len(targets) / (np.count_nonzero(counts) * np.maximum(counts, 1))
 

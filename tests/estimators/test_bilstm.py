@@ -150,7 +150,8 @@ def test_rows_of_one_length_may_be_one_array():
         (["some text"] * 8, "a text .* at position 0"),
         ([["a", "b"]] * 8, "position 0"),
         ([*X[:7], np.zeros((2, 5))], r"several widths \[5, 6\]"),
-        ([*X[:7], np.full((2, 6), np.nan)], r"NaN or infinity at positions \[7\]"),
+        ([*X[:7], np.full((2, 6), np.nan)], r"NaN, infinity .* at positions \[7\]"),
+        ([*X[:7], np.full((2, 6), 1e39)], r"too large for float32 at positions \[7\]"),
         ([], "0 rows"),
         ([np.zeros((0, 6))] * 8, "no word at all"),
         ("text", "type str"),
@@ -169,10 +170,52 @@ def test_going_on_from_fitted_weights():
     for _ in range(4):
         losses.append(tagger.fit(X, Y).history_[-1]["loss"])
     assert losses == sorted(losses, reverse=True)
-    with pytest.raises(ValueError, match=r"cannot go on .* crf\.end"):
+    with pytest.raises(ValueError, match="changed after fit, which changes head"):
         tagger.set_params(head="softmax").fit(X, Y)
     with pytest.raises(ValueError, match="not among the classes"):
         BiLSTMTagger(**QUICK | {"warm_start": True}).fit(X, Y).fit(X[:1], [["B-N"] * 3])
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "change"),
+    [
+        (BiLSTMTagger, {"n_lstm_layers": 2}, {"n_lstm_layers": 1}),
+        (BiLSTMTagger, {}, {"head": "softmax"}),
+        (BiLSTMTagger, {}, {"lstm_hidden_size": 0}),
+        (BiLSTMClassifier, {"pooling": "max"}, {"pooling": "mean"}),
+    ],
+)
+def test_weights_are_not_read_as_others(kind, settings, change):
+    y = Y if kind is BiLSTMTagger else LABELS
+    fitted = kind(**QUICK | {"max_epochs": 1} | settings).fit(X, y).set_params(**change)
+    for call in (lambda: fitted.predict(X), lambda: fitted.partial_fit(X, y)):
+        with pytest.raises(ValueError, match=f"changes {next(iter(change))}"):
+            call()
+
+
+@pytest.mark.parametrize("kind", [BiLSTMTagger, BiLSTMClassifier])
+def test_partial_fit(kind):
+    """The first call is one epoch of a fit; later ones go on."""
+    y = Y if kind is BiLSTMTagger else LABELS
+    classes = ["B-X", "I-X", "O"] if kind is BiLSTMTagger else ["no", "yes"]
+    with pytest.raises(ValueError, match="classes must be passed"):
+        kind(**QUICK).partial_fit(X, y)
+    model = kind(**QUICK).partial_fit(X, y, classes)
+    assert_close(model, kind(**QUICK | {"max_epochs": 1}).fit(X, y))
+    first = model.history_[-1]["loss"]
+    for _ in range(20):
+        model.partial_fit(X, y)
+    assert model.history_[-1]["loss"] < first
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    "model", [BiLSTMTagger(), *(BiLSTMClassifier(pooling=p) for p in ("max", "attention"))]
+)
+def test_sixteen_bits(model, precision):
+    y = Y if isinstance(model, BiLSTMTagger) else LABELS
+    fitted = clone(model).set_params(**QUICK | {"precision": precision}).fit(X, y)
+    assert fitted.score(X, y) == 1
 
 
 def test_other_vectors_than_in_fit():

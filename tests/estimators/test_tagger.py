@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cros
 
 from skbert import BertTagger
 from skbert.exceptions import AlignmentWarning
-from skbert.metrics import entity_f1_scorer, word_accuracy_scorer
+from skbert.metrics import entity_f1_scorer, span_f1_score, word_accuracy_scorer
 
 pytestmark = pytest.mark.filterwarnings("ignore:BertTagger gave all:UserWarning")
 
@@ -86,7 +86,7 @@ def test_it_learns(quick, head, lstm_hidden_size, frozen_layers):
         "head": head,
         "lstm_hidden_size": lstm_hidden_size,
         "frozen_layers": frozen_layers,
-        "max_epochs": 80 if frozen_layers == "all" else 30,
+        "max_epochs": 80 if lstm_hidden_size or frozen_layers == "all" else 30,
     }
     tagger = BertTagger(**quick | settings).fit(X, Y)
     assert tagger.score(X, Y) > 0.9
@@ -126,6 +126,7 @@ def test_training_and_prediction_read_the_same_words(quick, word_pooling):
     from skbert.encoders.loading import load_encoder
     from skbert.encoders.prefix import Prefix
     from skbert.text.report import ReadingReport
+    from skbert.training.source import read_words
 
     rows = [["x" * 30, "met", "", "Angela", "y" * 40], *X, [], ["", ""]]
     settings = {"word_pooling": word_pooling, "max_length": 9, "stride": 2}
@@ -143,7 +144,7 @@ def test_training_and_prediction_read_the_same_words(quick, word_pooling):
     wanted = np.concatenate([expected[at][source.words[at]] for at in range(len(rows))])
     np.testing.assert_allclose(together, wanted, atol=1e-5)
     for at, seen in enumerate(source.words):
-        assert np.array_equal(np.flatnonzero(~np.isnan(expected[at][:, 0])), seen)
+        assert np.array_equal(read_words(expected[at]), seen)
 
 
 @pytest.mark.parametrize("frozen_layers", [1, "all"])
@@ -258,6 +259,44 @@ def test_probabilities_of_a_crf_are_marginals(quick):
         assert not table[0, [tag.startswith("I-") for tag in tagger.classes_]].any()
 
 
+def test_a_first_batch_that_looks_like_iob1(quick):
+    """What only whole sentences tell may be learnt from later ones."""
+    classes = ["B-PER", "I-PER", "O"]
+    tagger = BertTagger(**quick)
+    tagger.partial_fit([["foo", "bar"]], [["I-PER", "O"]], classes)
+    assert tagger.scheme_ == "IOB1"
+    tagger.partial_fit([["foo", "Ada"]], [["O", "B-PER"]])
+    assert tagger.scheme_ == "IOB2"
+
+
+@pytest.mark.parametrize(
+    ("tags", "single", "last", "gap"),
+    [
+        ("IOB2", "B-", "I-", "I-PER"),
+        ("IOBES", "S-", "E-", "I-PER"),
+        ("BILOU", "U-", "L-", "I-PER"),
+    ],
+)
+def test_a_vanished_word_keeps_to_the_scheme(quick, tags, single, last, gap):
+    rows = [*X, ["Bo", "x", "Ada"]]
+    middle = "I-PER"
+    y = [*(tags_of(words, single, last) for words in X), ["B-PER", middle, f"{last}PER"]]
+    tagger = BertTagger(**quick | {"max_epochs": 40}).fit(rows, y)
+    assert tagger.scheme_ == tags
+    odd = ["\u200b", "Angela", "\u200b", "\u200b", "Merkel", "\u200b", "met", ""]
+    wanted = tagger.predict([["Angela", "Merkel", "met"]])[0]
+    assert wanted == ["B-PER", f"{last}PER", "O"]
+    assert tagger.predict([odd])[0] == [
+        "O", wanted[0], gap, gap, wanted[1], "O", "O", "O"
+    ]  # fmt: skip
+
+
+def test_without_an_outside_tag_a_vanished_word_may_stand_alone(quick):
+    y = [["B-L", "I-L", "I-L", "I-L"], ["B-L", "B-L", "I-L", "I-L"]]
+    tagger = BertTagger(**quick).fit([["a", "b", "c", "d"]] * 2, y)
+    assert tagger.default_tag_ == "B-L"
+
+
 # Texts and spans ---------------------------------------------------------------------
 
 
@@ -294,6 +333,26 @@ def test_texts_with_spans(quick):
     assert spans[0]["score"] == pytest.approx(table[[0, 1], tags].mean())
 
 
+def test_annotations_with_spaces_or_inside_words_count_as_whole_words(quick):
+    """What was widened for training is widened for the score, and told."""
+    loose = [[(a, min(b + 1, len(t)), label) for a, b, label in spans]
+             for t, spans in zip(SENTENCES, SPANS, strict=True)]  # fmt: skip
+    tagger = BertTagger(**quick | {"max_epochs": 30}).fit(SENTENCES, loose)
+    assert tagger.score(SENTENCES, loose) == 1
+    cut = [[(a, b - 1, label) for a, b, label in spans] for spans in SPANS]
+    with pytest.warns(AlignmentWarning, match="widened"):
+        assert tagger.score(SENTENCES, cut) == 1
+    # what predict_spans gives may be learnt from, and scored
+    own = tagger.predict_spans(SENTENCES)
+    assert tagger.score(SENTENCES, own) == 1
+    assert span_f1_score(SPANS, own) == 1
+    assert_close(
+        BertTagger(**quick).fit(SENTENCES, own),
+        BertTagger(**quick).fit(SENTENCES, SPANS),
+        0,
+    )
+
+
 def test_spans_of_words_and_offsets(quick):
     tagger = BertTagger(**quick | {"max_epochs": 30}).fit(X, Y)
     offsets = [[(10 * at, 10 * at + 5) for at in range(len(words))] for words in X]
@@ -306,6 +365,12 @@ def test_spans_of_words_and_offsets(quick):
     assert "start_char" not in tagger.predict_spans(X)[0][0]
     # texts are read whatever fit saw
     assert tagger.predict_spans(SENTENCES[:1])[0][2]["text"] == "Berlin"
+    pd = pytest.importorskip("pandas")
+    as_series = pd.Series(offsets, index=[3, 0, 1, 5, 4, 2])
+    assert (
+        tagger.predict_spans(X, as_series).tolist()
+        == tagger.predict_spans(X, offsets).tolist()
+    )
     with pytest.raises(ValueError, match=r"offsets .* positions \[1\]"):
         tagger.predict_spans(X, [offsets[0], offsets[1][1:], *offsets[2:]])
 
@@ -366,6 +431,97 @@ def test_parameters_that_contradict_each_other(quick):
         tagger.set_params(word_pooling="mean").predict(X)
     with pytest.raises(ValueError, match="must hold words, as in fit"):
         BertTagger(**quick).fit(X, Y).predict(SENTENCES)
+
+
+@pytest.mark.parametrize("settings", [{"head": "crf"}, {"lstm_hidden_size": 4}])
+def test_weights_are_not_read_as_others(quick, settings, tmp_path):
+    """A parameter that says what the weights mean may not change under them."""
+    (name,) = settings
+    tagger = BertTagger(constrain_tags=False, **quick | settings).fit(X, Y)
+    tagger.set_params(**{name: BertTagger().get_params()[name]})
+    for call in (
+        lambda: tagger.predict(X),
+        lambda: tagger.export_transformers(tmp_path),
+        lambda: tagger.set_params(warm_start=True).fit(X, Y),
+        lambda: tagger.partial_fit(X, Y),
+    ):
+        with pytest.raises(ValueError, match=f"changed after fit, which changes {name}"):
+            call()
+
+
+def test_a_failed_fit_leaves_the_old_model(quick, monkeypatch):
+    """Old weights under new names would be the worst of both."""
+    tagger = BertTagger(**quick | {"max_epochs": 20}).fit(X, Y)
+    before = dict(tagger.__dict__)
+    other = [[tag.replace("PER", "ZZZ") for tag in tags] for tags in Y]
+    with pytest.raises(ValueError, match="class_weight"):
+        tagger.set_params(class_weight={"B-NO": 1}).fit(X, other)
+    tagger.set_params(class_weight=None)
+
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("skbert.training.loop.train", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tagger.fit(X, other)
+    assert tagger.__dict__ == before
+    assert tagger.predict(X).tolist() == Y
+
+
+def test_a_failure_while_decoding_stops_nobody(quick, monkeypatch):
+    """The kept error would hold the workers, and every later call wait for them."""
+    import threading
+
+    import torch
+
+    from skbert.nn.tagging import TaggingHead
+
+    rows = [[f"w{i}", *["a"] * (i % 60)] for i in range(300)]
+    tagger = BertTagger(**quick | {"max_epochs": 1}).fit(X, Y)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(TaggingHead, "decode", lambda *args: 1 / 0)
+            try:
+                tagger.predict(rows)
+            except ZeroDivisionError as error:
+                kept = error
+        again = threading.Thread(target=tagger.predict, args=(rows,), daemon=True)
+        again.start()
+        again.join(60)
+        assert not again.is_alive()
+        assert kept.__traceback__ is not None
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_diverged_model_is_no_sure_one(quick):
+    settings = quick | {"learning_rate": 1e30, "max_grad_norm": None}
+    with pytest.warns(ConvergenceWarning, match="not finite"):
+        tagger = BertTagger(**settings).fit(X, Y)
+    with pytest.raises(ValueError, match="diverged"):
+        tagger.predict(X)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"X_val": X}, "got X_val without y_val"),
+        ({"y_val": Y}, "got y_val without X_val"),
+        ({"X_val": X, "y_val": Y[:-1]}, "X of BertTagger has 6 rows and y_val 5"),
+        ({"X_val": X[:1], "y_val": [["O"]]}, "y_val of BertTagger must hold one tag"),
+    ],
+)
+def test_bad_validation_sets(quick, settings, message):
+    with pytest.raises(ValueError, match=message):
+        BertTagger(**quick).fit(X, Y, **settings)
+
+
+@pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
+def test_bad_class_weights(quick, weight):
+    with pytest.raises(ValueError, match="finite weights"):
+        BertTagger(class_weight={"O": weight}, **quick).fit(X, Y)
 
 
 # scikit-learn ------------------------------------------------------------------------
