@@ -100,7 +100,7 @@ class TaggingMixin:
         self.default_tag_ = self._default_tag(seen)
 
     def _default_tag(self, seen: Sequence[Any]) -> Any:
-        """ "O", or the most frequent tag, of entities one that may stand alone."""
+        """The tag "O", or the most frequent one, of entities one that may stand alone."""
         tags = self.classes_.tolist()
         if "O" in tags:
             return "O"
