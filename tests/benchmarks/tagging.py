@@ -36,7 +36,7 @@ from skbert.text.tags import detect_scheme
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 SETS = ["snips_slots", "ncbi_disease", "wnut17", "uner_zh", "ud_english_ewt", "ud_german"]
-N_TRAIN, N_TEST = 250, 300
+N_TRAIN, N_TEST = 150, 200
 SETTINGS = {"max_epochs": 5, "learning_rate": 1e-4, "batch_size": 16}
 
 
