@@ -25,6 +25,8 @@ _HOMES = {
     "BiLSTMTagger": "skbert.estimators.bilstm",
 }
 
+_MODULES = ("exceptions", "metrics", "model_selection")
+
 __all__ = [
     "BertClassifier",
     "BertRegressor",
@@ -39,8 +41,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return import_module(f"skbert.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_MODULES])

@@ -264,7 +264,8 @@ def span_f1_score(
     """Harmonic mean of precision and recall of entities given by start and end.
 
     For taggers that were fitted with texts and spans. It does not matter what start and
-    end count, as long as both sides count the same.
+    end count, as long as both sides count the same. Spans are compared as they are, while
+    ``BertTagger.score`` widens those of y to whole words, as ``fit`` does.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from numbers import Integral
 from typing import Any
 
@@ -15,6 +15,8 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
 from skbert.text.tags import check_tags, detect_scheme, find_spans
+from skbert.text.validation import to_builtin
+from skbert.text.words import check_spans
 
 __all__ = ["StratifiedTagKFold"]
 
@@ -85,7 +87,7 @@ class StratifiedTagKFold(BaseCrossValidator):
         X : array-like of shape (n_samples,)
             Only its length counts, which is that of y.
         y : array-like of shape (n_samples,)
-            A list of tags for each sentence.
+            A list of tags for each sentence, or of spans (start, end, label).
         groups : ignored
 
         Yields
@@ -103,7 +105,7 @@ class StratifiedTagKFold(BaseCrossValidator):
                 "The 'n_splits' parameter of StratifiedTagKFold must be an int of at least "
                 f"2. Got {self.n_splits!r} instead."
             )
-        counts = _label_counts(check_tags(y, only_str=False))
+        counts = _count(_labels(y))
         if len(counts) < self.n_splits:
             raise ValueError(
                 f"StratifiedTagKFold needs at least as many sentences as folds. Got "
@@ -118,12 +120,20 @@ class StratifiedTagKFold(BaseCrossValidator):
             yield np.flatnonzero(fold != number), np.flatnonzero(fold == number)
 
 
-def _label_counts(sentences: list[list[Any]]) -> np.ndarray:
-    """How often each label is in each sentence, (n_sentences, n_labels)."""
+def _labels(y: Any) -> list[list[Any]]:
+    """The labels of each sentence."""
+    rows = to_builtin(y)
+    parts = [part for row in rows for part in row] if isinstance(rows, list) else []
+    if parts and all(isinstance(part, tuple | list | Mapping) for part in parts):
+        return [[label for *_, label in spans] for spans in check_spans(y, None, "y")]
+    sentences = check_tags(y, only_str=False)
     if detect_scheme(sentences) is None:
-        rows = sentences
-    else:
-        rows = [[label for *_, label in find_spans(tags, None)] for tags in sentences]
+        return sentences
+    return [[label for *_, label in find_spans(tags, None)] for tags in sentences]
+
+
+def _count(rows: list[list[Any]]) -> np.ndarray:
+    """How often each label is in each sentence, (n_sentences, n_labels)."""
     column = {label: i for i, label in enumerate(sorted(set().union(*rows)))}
     counts = np.zeros((len(rows), len(column)), dtype=np.int64)
     for row, labels in enumerate(rows):

@@ -561,6 +561,18 @@ def test_spans_listed_twice_are_two():
     assert span_f1_score(spans, [[(0, 3, "A")]]) == pytest.approx(2 / 3)
 
 
+def test_spans_are_no_tags():
+    with pytest.raises(ValueError, match="scored by span_f1_score"):
+        entity_f1_score([[(0, 3, "A")]], [[(0, 3, "A")]])
+
+
+def test_modules_are_within_reach():
+    import skbert
+
+    assert skbert.metrics.span_f1_score is span_f1_score
+    assert "StratifiedTagKFold" in skbert.model_selection.__all__
+
+
 def test_spans_of_texts():
     true = [[(0, 3, "A"), (5, 9, "B")], [], [(1, 2, "A")]]
     pred = [[{"start": 0, "end": 3, "label": "A"}], [(0, 1, "A")], [(1, 2, "B")]]

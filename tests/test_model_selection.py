@@ -53,6 +53,13 @@ def test_tags_that_are_no_entities():
         assert sum(numbers[i] == [1] for i in test) == 2
 
 
+def test_spans_have_labels_too():
+    y = [[(0, 1, "A")], [], [{"start": 0, "end": 2, "label": "B"}], [(3, 4, "A")], [], []]
+    y[5] = [(0, 1, "B")]
+    for _, test in StratifiedTagKFold(2).split(y, y):
+        assert sorted(len(y[i]) for i in test) == [0, 1, 1]
+
+
 def test_it_serves_a_search():
     X = [np.eye(3)[:2], np.eye(3)[1:]] * 4
     y = [["O", "B-X"], ["B-X", "O"]] * 4

@@ -29,6 +29,7 @@ class TextEstimator(SavedEstimator):
     """An estimator that reads texts, pairs of texts or word lists."""
 
     _rules: ClassVar[dict[str, Rule]]
+    _other_kinds: ClassVar[str] = ""  # what else may read X, for messages
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -57,10 +58,14 @@ class TextEstimator(SavedEstimator):
             if names is not None:
                 self.feature_names_in_ = np.array(names, dtype=object)
         elif kind != getattr(self, "input_kind_", kind):
-            advice = "Give pairs as tuples, or in two columns." if kind == "words" else ""
+            advice = {
+                "pairs": "Give pairs as tuples, or in two columns.",
+                "texts": "Give one str for each row.",
+                "words": "Split texts into words; one sentence alone is wrapped: [words].",
+            }[self.input_kind_]
             raise ValueError(
                 f"X of {type(self).__name__} must hold {self.input_kind_}, as in fit. Got "
-                f"{kind}. {advice}".rstrip()
+                f"{kind}. {advice}{self._other_kinds}"
             )
         elif names is not None and hasattr(self, "feature_names_in_"):
             expected = list(self.feature_names_in_)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -167,8 +168,12 @@ class ClassesMixin(ClassifierMixin):
         -------
         float
         """
+        from skbert.training.targets import read_labels
+
         predicted = self.predict(X)
         if self.multilabel_ == "lists":
+            kind, y = read_labels(y, len(predicted), type(self).__name__)
+            self._check_kind(kind, self.multilabel_, "y")
             right = [set(a) == set(b) for a, b in zip(y, predicted, strict=True)]
             return float(np.average(right, weights=sample_weight))
         return accuracy_score(y, predicted, sample_weight=sample_weight)
@@ -231,9 +236,18 @@ class ClassesMixin(ClassifierMixin):
         held = None
         if X_val is not None:
             held_rows = self._read_rows(X_val, reset=False)
-            _, held_labels = read_labels(y_val, len(held_rows), name)
+            held_kind, held_labels = read_labels(y_val, len(held_rows), name)
+            self._check_kind(held_kind, kind, "y_val")
             held = held_rows, self._scorer(encode_labels(kind, held_labels, known, name))
         elif self.early_stopping and max_epochs is None:
+            n_held = math.ceil(len(rows) * self.validation_fraction)
+            if kind is None and not len(known) <= n_held <= len(rows) - len(known):
+                raise ValueError(
+                    f"{name} with early_stopping=True holds out validation_fraction="
+                    f"{self.validation_fraction} of {len(rows)} rows, which is {n_held}, "
+                    f"while both parts need one of each of the {len(known)} classes. "
+                    "Change it, or give X_val and y_val."
+                )
             train, test = train_test_split(
                 np.arange(len(rows)),
                 test_size=self.validation_fraction,
@@ -260,6 +274,20 @@ class ClassesMixin(ClassifierMixin):
             n_classes = len(np.unique(targets))
             self._warn_if_collapsed(outcome, n_classes, "rows the same class")
         return self
+
+    def _check_kind(self, came: str | None, wanted: str | None, name: str) -> None:
+        """Whether labels are of the same form as those of ``fit``."""
+
+        def form(kind: str | None) -> str:
+            if kind is None:
+                return "one label for each row"
+            return "a list of labels" if kind == "lists" else "an indicator matrix"
+
+        if form(came) != form(wanted):
+            raise ValueError(
+                f"{name} of {type(self).__name__} must hold {form(wanted)}, as in fit. Got "
+                f"{form(came)}."
+            )
 
     @staticmethod
     def _classes_of(kind: str | None, labels: np.ndarray) -> np.ndarray:

@@ -195,6 +195,7 @@ class BertTagger(TaggingMixin, FineTuner):
 
     # Of a body that is one of several parts here, depth is no parameter.
     n_lstm_layers = 1
+    _other_kinds = " For entities, predict_spans reads texts too."
     _architecture = ("head", "lstm_hidden_size")
 
     _rules: ClassVar[dict[str, Rule]] = {

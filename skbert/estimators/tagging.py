@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -15,6 +16,7 @@ from skbert.estimators.callbacks import with_callbacks
 from skbert.estimators.params import Rule, a, boolean, check_params, option, real
 from skbert.estimators.training import all_or_nothing
 from skbert.metrics import entity_f1_score, word_accuracy_score
+from skbert.text.report import users_stacklevel
 from skbert.text.tags import (
     Span,
     allowed_transitions,
@@ -230,6 +232,14 @@ class TaggingMixin:
             head.draw_weights()
             return head
 
+        n_seen = len(np.unique(np.concatenate(targets)))
+        if n_seen < 2:
+            warnings.warn(
+                f"{name} found one tag only in y, {tags[0][:1] or tags}: it can learn "
+                "nothing else.",
+                UserWarning,
+                stacklevel=users_stacklevel(),
+            )
         outcome = self._fit_network(
             rows,
             make_head,
@@ -240,7 +250,6 @@ class TaggingMixin:
             max_epochs=max_epochs or self.max_epochs,
             given=given,
         )
-        n_seen = len(np.unique(np.concatenate(targets)))
         self._warn_if_collapsed(outcome, n_seen, "words the same tag")
 
     # ---- tags
@@ -382,7 +391,8 @@ class TaggingMixin:
         if self.scheme_ is None:
             raise ValueError(
                 f"{type(self).__name__} was fitted with tags that are no entities, such as "
-                f"{self.classes_[0]!r}, so there are no spans. Use predict."
+                f"{self.classes_.tolist()[0]!r}, so there are no spans. Use predict, or "
+                "fit with tags such as 'B-PER' and 'I-PER'."
             )
 
 

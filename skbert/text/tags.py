@@ -15,7 +15,7 @@ Spans are tuples (start, end, label) that count words, with the end excluded.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -141,6 +141,11 @@ def _check_sentence(row: Any, where: str, only_str: bool) -> list[Any]:
         missing = tag is None or type(tag).__name__ == "NAType" or tag != tag
         if missing or not isinstance(tag, str if only_str else str | int | float):
             advice = "Give every word a tag." if missing else "Use the names of the tags."
+            if isinstance(tag, tuple | list | Mapping):
+                advice = (
+                    "Spans go with texts in X, and are scored by span_f1_score or "
+                    "span_f1_scorer."
+                )
             raise ValueError(
                 f"{where}, word {word}, must be a tag (str). Got {tag!r} of type "
                 f"{type(tag).__name__}. {advice}"

@@ -19,6 +19,9 @@ __all__ = ["Offsets", "align_spans", "check_spans", "split_words"]
 
 Offsets: TypeAlias = list[tuple[int, int]]
 
+# What annotation tools, and pipelines of transformers, call the label of a span.
+_LABEL_KEYS = ("label", "labels", "entity_group")
+
 # Scripts written without spaces; ー, the mark of a long vowel, is of no one script.
 _UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
 _LETTER = rf"(?!{_UNSPACED})[\p{{L}}\p{{N}}_]"
@@ -89,7 +92,7 @@ def align_spans(spans: Sequence[Span], offsets: Offsets, where: str) -> _Aligned
     """
     aligned: list[Span] = []
     n_widened, at = 0, 0
-    for start, end, label in sorted(spans, key=lambda span: span[:2]):
+    for start, end, label in sorted(set(spans)):
         while at < len(offsets) and offsets[at][1] <= start:
             at += 1
         stop = at
@@ -117,8 +120,9 @@ def check_spans(y: Any, texts: Sequence[str] | None, name: str) -> list[list[Spa
     Parameters
     ----------
     y : ragged array of spans
-        A span is (start, end, label), or a mapping with these keys, or with "start_char"
-        and "end_char" as of ``predict_spans``, in characters, with the end excluded.
+        A span is (start, end, label), or a mapping with these keys, in characters, with
+        the end excluded. Mappings may have "labels" with one label, "entity_group", and
+        "start_char" and "end_char" as of ``predict_spans``.
     texts : sequence of str or None
         In which the spans must lie; None: anywhere.
     name : str
@@ -174,13 +178,22 @@ def _check_row(row: Any, length: int | None, where: str) -> list[Span]:
             # What predict_spans gives counts words in "start" and "end".
             chars = "start_char" in given and "end_char" in given
             keys = ("start_char", "end_char") if chars else ("start", "end")
-            given = [given.get(key) for key in (*keys, "label")]
+            label = next((given[key] for key in _LABEL_KEYS if key in given), None)
+            if isinstance(label, list | tuple) and len(label) == 1:
+                (label,) = label
+            given = [*(given.get(key) for key in keys), label]
         fits = isinstance(given, list | tuple) and len(given) == 3
         start, end, label = map(to_builtin, given) if fits else (None, None, None)
+        if isinstance(start, float) and isinstance(
+            end, float
+        ):  # pandas makes these of ints
+            start = int(start) if start.is_integer() else start
+            end = int(end) if end.is_integer() else end
         if type(start) is not int or type(end) is not int or not _is_label(label):
             raise ValueError(
                 f"{where} must hold spans: (start, end, label), or mappings with these "
-                f"keys, with two ints and a str that is not empty. Got {span!r}."
+                f"keys, with two ints and a str that is not empty. Got {span!r}. For tags "
+                "give X as lists of words."
             )
         if not 0 <= start < end or (length is not None and end > length):
             bound = "" if length is None else f" <= {length}, the length of its text"

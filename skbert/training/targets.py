@@ -17,6 +17,8 @@ def read_labels(y: Any, n_samples: int, name: str) -> tuple[str | None, np.ndarr
     """Kind and labels: None for one per row, "lists", or the type of an indicator."""
     if hasattr(y, "__array__") and not hasattr(y, "__iter__"):
         y = np.asarray(y)
+    if getattr(y, "ndim", None) == 2 and y.shape[1] == 1:
+        return None, check_labels(y, n_samples, name)  # a column of labels
     if y is not None and not isinstance(y, str):
         first: Any = next(iter(y.tolist() if hasattr(y, "tolist") else y), None)
         if isinstance(first, list | tuple | set) and all(isinstance(v, str) for v in first):
@@ -49,6 +51,11 @@ def encode_labels(
     kind: str | None, labels: np.ndarray, classes: np.ndarray, name: str
 ) -> np.ndarray:
     """Class numbers, or a float matrix of zeros and ones."""
+    if kind == "lists" and labels.dtype != object:
+        raise ValueError(
+            f"y of {name} must hold a list of labels for each row, as in fit. Got "
+            f"{labels[0]!r} at position 0."
+        )
     if kind == "lists":
         known = {label: column for column, label in enumerate(classes.tolist())}
         matrix = np.zeros((len(labels), len(classes)), dtype=np.float32)
@@ -95,6 +102,13 @@ def read_tags(
         raise ValueError(
             f"{name} of {caller} must hold one tag for each word. Got "
             f"{', '.join(wrong[:5])}; {len(wrong)} of {len(tags)} sentences."
+        )
+    empty = [at for at, row in enumerate(tags) if "" in row or -100 in row]
+    if empty:
+        raise ValueError(
+            f"{name} of {caller} holds '' or -100, which stand for words without a tag "
+            f"elsewhere, at positions {empty[:5]}, {len(empty)} in all. Give every word a "
+            "tag."
         )
     kinds = {_kind(tag) for row in tags for tag in row}
     if len(kinds) > 1:
@@ -173,7 +187,11 @@ def check_labels(y: Any, n_samples: int, caller: str) -> np.ndarray:
     values = column_or_1d(_to_array(y), warn=True)
     check_length(values, n_samples, "y", caller)
     if values.dtype.kind in "fc" and not np.all(np.isfinite(values)):
-        raise ValueError(f"y of {caller} contains NaN or infinity. Drop these rows.")
+        bad = np.flatnonzero(~np.isfinite(values)).tolist()
+        raise ValueError(
+            f"y of {caller} contains NaN or infinity at positions {bad[:5]}, {len(bad)} in "
+            "all. Drop these rows."
+        )
     if values.dtype == object:
         bad = [i for i, label in enumerate(values) if label is None or label != label]
         if bad:
@@ -187,6 +205,8 @@ def check_labels(y: Any, n_samples: int, caller: str) -> np.ndarray:
                 f"y of {caller} mixes labels of the types {sorted(kinds)}. Unknown label "
                 "type: convert them to one, for example with str()."
             )
+        if kinds == {"str"} and isinstance(y, list | tuple):
+            values = np.asarray(y)
     check_classification_targets(values)
     return values
 
@@ -245,6 +265,9 @@ def _to_array(y: Any) -> np.ndarray:
         elif convert is not None:
             y = convert()
     array = np.asarray(y)
+    if array.dtype.kind in "US" and array.ndim == 1 and not isinstance(y, np.ndarray):
+        # A list of several types, of which numpy would make strings: NaN to "nan".
+        array = np.array(list(y), dtype=object)
     if array.dtype.kind == "T":  # numpy's variable-width strings, which sklearn rejects
         array = array.astype(object)
     if array.dtype == object and array.ndim == 1 and len(array):

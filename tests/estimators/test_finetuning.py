@@ -387,3 +387,57 @@ def test_state_survives(quick, tmp_path):
     loaded = BertClassifier.load(tmp_path / "saved")
     assert np.array_equal(loaded.predict_proba(TEXTS), expected)
     assert loaded.get_params() == fitted.get_params() | {"model": str(quick["model"])}
+
+
+# Forms of y --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [None, object])
+def test_a_column_of_labels_is_one_label_per_row(quick, dtype):
+    plain = BertClassifier(**quick).fit(TEXTS, LABELS)
+    with pytest.warns(UserWarning, match="column-vector"):
+        column = BertClassifier(**quick).fit(TEXTS, np.array(LABELS, dtype).reshape(-1, 1))
+    assert_same_bytes(plain, column)
+    assert column.multilabel_ is None
+
+
+def test_labels_of_another_form_than_in_fit(quick):
+    """Strings are not read as lists of letters."""
+    lists = [[label] for label in LABELS]
+    classifier = BertClassifier(**quick | {"max_epochs": 1}).fit(TEXTS, lists)
+    for y in (LABELS, np.eye(2, dtype=int)[[0, 1] * 5]):
+        with pytest.raises(
+            ValueError, match="y of BertClassifier must hold a list of labels"
+        ):
+            classifier.score(TEXTS, y)
+        with pytest.raises(ValueError, match="y_val of BertClassifier must hold a list"):
+            BertClassifier(**quick).fit(TEXTS, lists, X_val=TEXTS, y_val=y)
+    with pytest.raises(ValueError, match=r"y_val .* must hold one label for each row"):
+        BertClassifier(**quick).fit(TEXTS, LABELS, X_val=TEXTS, y_val=lists)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([np.nan, *LABELS[1:]], r"missing labels .* positions \[0\]"),
+        ([1, *LABELS[1:]], "mixes labels"),
+        (np.array([np.nan, *range(9)]), r"NaN or infinity at positions \[0\]"),
+    ],
+)
+def test_lists_are_not_made_strings(quick, y, message):
+    with pytest.raises(ValueError, match=message):
+        BertClassifier(**quick).fit(TEXTS, y)
+
+
+def test_too_few_rows_to_hold_out(quick):
+    settings = quick | {"early_stopping": True, "validation_fraction": 0.1}
+    with pytest.raises(ValueError, match=r"validation_fraction=0.1 of 10 rows"):
+        BertClassifier(**settings).fit(TEXTS, LABELS)
+
+
+def test_a_failed_fit_leaves_the_old_classes(quick):
+    classifier = BertClassifier(**quick).fit(TEXTS, LABELS)
+    before = dict(classifier.__dict__)
+    with pytest.raises(ValueError, match="class_weight"):
+        classifier.set_params(class_weight={"no such": 1}).fit(TEXTS, [*"ab"] * 5)
+    assert classifier.set_params(class_weight=None).__dict__ == before

@@ -152,6 +152,7 @@ def test_k1_lenient_or_strict_is_said() -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore:BertTagger found one tag only")
 def test_k2_no_entity_at_all(bert_folder: Path) -> None:
     """K2: a number, for the score, the report, and a search with such a fold."""
     settings = QUICK | {"max_epochs": 1}
