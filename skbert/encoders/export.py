@@ -205,10 +205,13 @@ def _tokenizer(encoder: Any, max_length: int, *, words: bool = False) -> Any:
     special = {
         name: backend.id_to_token(id_) for name, id_ in ids.items() if id_ is not None
     }
+    names = [name for name in facts["input_names"] if name != "token_type_ids"]
+    if encoder.takes_types:  # of ALBERT transformers sends none, unless it is told
+        names.append("token_type_ids")
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         model_max_length=max_length,
-        model_input_names=facts["input_names"],
+        model_input_names=names,
         **special,
     )
 
@@ -216,19 +219,21 @@ def _tokenizer(encoder: Any, max_length: int, *, words: bool = False) -> Any:
 @torch.inference_mode()
 def _agree(model: Any, tokenizer: Any, encoder: Any, head: Any) -> bool:
     """Try both ways: heads of the same names may have other activations or norms."""
-    windows, _ = encoder.encode(
-        PROBES,
-        max_length=encoder.max_length,
-        long_text="truncate",
-        stride=0,
-        parallel=False,
-    )
-    for text, window in zip(PROBES, windows, strict=True):
+    for text in (*PROBES, PROBES[1:]):
+        rows = [text]  # the last is a pair
+        (window, *_), _ = encoder.encode(
+            rows,
+            max_length=encoder.max_length,
+            long_text="truncate",
+            stride=0,
+            parallel=False,
+        )
         states = encoder.forward(collate([window], encoder.pad_id), [encoder.n_layers])
         values = hidden_activations(head, states.layers[0][0, 0].double().numpy())
         weight, bias = head[-1]
         ours = weight @ values + bias
-        inputs = tokenizer(text, truncation=True, return_tensors="pt")
+        texts = [text] if isinstance(text, str) else text
+        inputs = tokenizer(*texts, truncation=True, return_tensors="pt")
         theirs = model(**inputs).logits[0].double().numpy()
         scale = np.abs(weight).max() * np.abs(values).max() + np.abs(bias).max()
         if np.abs(ours - theirs).max() > 1e-4 * scale:

@@ -107,7 +107,7 @@ class TransformerEncoder(Encoder):
             task_head=declared.get("task_head"),
         )
         accepted = inspect.signature(model.forward).parameters
-        self._takes_types = "token_type_ids" in accepted and self._knows_types()
+        self.takes_types = "token_type_ids" in accepted and self._knows_types()
         self._placed: dict[tuple[torch.device, torch.dtype], TransformerEncoder] = {}
         self._lock = threading.Lock()
         self._packed: PackedStack | None = None
@@ -295,7 +295,7 @@ class TransformerEncoder(Encoder):
         device = self.model.device
         mask = torch.from_numpy(batch.mask).to(device, non_blocking=True)
         inputs = {"input_ids": torch.from_numpy(batch.input_ids).to(device)}
-        if self._takes_types:
+        if self.takes_types:
             inputs["token_type_ids"] = torch.from_numpy(batch.type_ids).to(device)
         if self._packed is None:
             with self._lock:

@@ -16,6 +16,7 @@ from skbert.estimators.state import SavedEstimator
 from skbert.estimators.tagging import DECODE_WORDS, TaggingMixin
 from skbert.estimators.training import (
     TRAINING_RULES,
+    Places,
     TrainingMixin,
     all_or_nothing,
     count_trainable,
@@ -98,11 +99,12 @@ class WordVectorEstimator(TrainingMixin, SavedEstimator):
         proceed: bool,
         max_epochs: int,
         given: tuple[Any, Any],
+        places: Places,
     ) -> Outcome:
         """Train a head on vectors that do not change."""
         from skbert.nn.network import WordNetwork
         from skbert.training.device import resolve_device, resolve_precision
-        from skbert.training.loop import seeded
+        from skbert.training.loop import undisturbed
         from skbert.training.schedule import parameter_groups
         from skbert.training.source import WordVectorSource
 
@@ -110,7 +112,7 @@ class WordVectorEstimator(TrainingMixin, SavedEstimator):
         dtype = resolve_precision(self.precision, device)
         source = WordVectorSource(rows, device)
         held = None
-        with seeded(int(rng.randint(2**31 - 1)), device):
+        with undisturbed(int(rng.randint(2**31 - 1)), device):
             head = make_head(self.n_features_in_, self.dropout)
             if proceed:
                 self._go_on_from_fitted(head)

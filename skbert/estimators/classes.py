@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 
 from skbert.estimators.callbacks import with_callbacks
 from skbert.estimators.params import Rule, a, check_params, option, real
-from skbert.estimators.training import all_or_nothing
+from skbert.estimators.training import Places, all_or_nothing
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -66,12 +66,7 @@ class ClassesMixin(ClassifierMixin):
         self
         """
         check_params(self, self._rules)
-        proceed = hasattr(self, "head_")
-        if not proceed and classes is None:
-            raise ValueError(
-                f"classes must be passed on the first call to partial_fit of "
-                f"{type(self).__name__}: list all labels that later calls may bring."
-            )
+        proceed = self._begin_partial_fit(classes)
         known = self.classes_ if proceed else np.unique(np.asarray(classes))
         return self._fit(X, y, sample_weight, (None, None), known, proceed, max_epochs=1)
 
@@ -203,7 +198,10 @@ class ClassesMixin(ClassifierMixin):
 
         weights = check_weights(sample_weight, len(rows), name)
         kind, labels = read_labels(y, len(rows), name)
+        if proceed:
+            self._check_kind(kind, self.multilabel_, "y")
         kept = np.flatnonzero(weights)
+        places = Places(kept, None, len(rows))
         rows, labels, weights = [rows[i] for i in kept], labels[kept], weights[kept]
         seen = self._classes_of(kind, labels)
         if proceed and classes is None and not np.array_equal(seen, self.classes_):
@@ -213,6 +211,11 @@ class ClassesMixin(ClassifierMixin):
                 "warm_start=False to start afresh."
             )
         known = seen if classes is None else classes
+        if kind not in (None, "lists") and not np.array_equal(known, seen):
+            raise ValueError(
+                f"y of {name} has {len(seen)} columns, one for each of the labels "
+                f"{seen.tolist()}, while the classes are {known.tolist()}."
+            )
         if len(known) < 2 and kind is None:
             raise ValueError(
                 f"{name} needs at least two classes in y, among rows with a weight above "
@@ -220,8 +223,13 @@ class ClassesMixin(ClassifierMixin):
             )
         targets = encode_labels(kind, labels, known, name)
         if kind is None:
-            by_class = check_class_weight(self.class_weight, targets, known, name)
+            by_class = check_class_weight(self.class_weight, targets, weights, known, name)
             weights = weights * by_class[targets]
+            if not weights.any():
+                raise ValueError(
+                    f"The 'class_weight' parameter of {name} gives every row of y the "
+                    "weight 0."
+                )
             objective = cross_entropy(self.label_smoothing)
         else:
             if self.class_weight is not None:
@@ -255,6 +263,7 @@ class ClassesMixin(ClassifierMixin):
                 stratify=targets if kind is None else None,
             )
             held = [rows[i] for i in test], self._scorer(targets[test], weights[test])
+            places = Places(kept[train], kept[test], places.n_rows)
             rows = [rows[i] for i in train]
             targets, weights = targets[train], weights[train]
         self.classes_, self.multilabel_ = known, kind
@@ -269,6 +278,7 @@ class ClassesMixin(ClassifierMixin):
             proceed=proceed,
             max_epochs=max_epochs or self.max_epochs,
             given=(X, y),
+            places=places,
         )
         if kind is None:
             n_classes = len(np.unique(targets))

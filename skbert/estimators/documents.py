@@ -35,7 +35,7 @@ class DocumentFineTuner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FineT
     _rules: ClassVar[dict[str, Rule]] = {
         **FineTuner._rules,
         "pooling": option("auto", "mean", "cls", "max", "last", "pooler"),
-        "hidden_layer_sizes": sequence_of_ints(empty=True),
+        "hidden_layer_sizes": sequence_of_ints(empty=True, low=1),
         "long_text": option("truncate", "head_tail", "windows"),
     }
 
@@ -259,6 +259,10 @@ class DocumentFineTuner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FineT
             If X holds anything but texts; the positions are named. Also if ``pooling`` or
             ``max_length`` were changed after ``fit``.
         """
+        return self._transform(X)
+
+    def _transform(self, X: Any) -> np.ndarray:
+        """What ``transform`` gives, in an array whatever ``set_output`` asks for."""
         from skbert.training.device import resolve_device, resolve_precision
 
         check_is_fitted(self)
@@ -340,7 +344,7 @@ class DocumentFineTuner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FineT
         """Outputs of the head, (n_samples, n_outputs), float64."""
         from skbert.nn.heads import hidden_activations
 
-        vectors = DocumentFineTuner.transform(self, X).astype(np.float64)
+        vectors = self._transform(X).astype(np.float64)
         values = hidden_activations(self.head_, vectors)
         weight, bias = self.head_[-1]
         return values @ weight.T + bias

@@ -13,7 +13,12 @@ from joblib import Memory
 
 from skbert.estimators.base import TextEstimator
 from skbert.estimators.params import Rule, a, boolean, integer, option, real
-from skbert.estimators.training import TRAINING_RULES, TrainingMixin, count_trainable
+from skbert.estimators.training import (
+    TRAINING_RULES,
+    Places,
+    TrainingMixin,
+    count_trainable,
+)
 from skbert.text.report import ReadingReport, users_stacklevel
 
 if TYPE_CHECKING:
@@ -116,6 +121,7 @@ class FineTuner(TrainingMixin, TextEstimator):
         proceed: bool,
         max_epochs: int,
         given: tuple[Any, Any],
+        places: Places,
     ) -> Outcome:
         """Train an encoder from its pretrained weights, and a head on it."""
         from skbert.encoders.loading import load_encoder
@@ -123,7 +129,7 @@ class FineTuner(TrainingMixin, TextEstimator):
         from skbert.encoders.vocabulary import restrict_vocabulary
         from skbert.nn.network import set_dropout
         from skbert.training.device import resolve_device, resolve_precision
-        from skbert.training.loop import seeded
+        from skbert.training.loop import undisturbed
         from skbert.training.schedule import parameter_groups
 
         device = resolve_device(self.device, type(self).__name__)
@@ -132,7 +138,7 @@ class FineTuner(TrainingMixin, TextEstimator):
         self.__dict__.update(self._resolve(pretrained))
         self._check_room(pretrained, rows)
         n_frozen = self._resolve_frozen_layers(pretrained.n_layers)
-        report = ReadingReport()
+        report, held_report = ReadingReport(), ReadingReport()
         if not proceed and pretrained.traits.task_head is not None:
             warnings.warn(
                 f"{type(self).__name__} found a {pretrained.traits.task_head} in "
@@ -142,7 +148,7 @@ class FineTuner(TrainingMixin, TextEstimator):
                 stacklevel=users_stacklevel(),
             )
 
-        with seeded(int(rng.randint(2**31 - 1)), device):
+        with undisturbed(int(rng.randint(2**31 - 1)), device):
             encoder = pretrained.trainable(device)
             if self.gradient_checkpointing:
                 encoder.enable_checkpointing(type(self).__name__)
@@ -153,7 +159,9 @@ class FineTuner(TrainingMixin, TextEstimator):
             source: Any = self._source(rows, prefix, pretrained, device, report)
             held_out: Any = None
             if validation is not None:
-                held_out = self._source(validation[0], prefix, pretrained, device, report)
+                held_out = self._source(
+                    validation[0], prefix, pretrained, device, held_report
+                )
             self.n_frozen_layers_ = n_frozen
             self.n_trainable_parameters_ = count_trainable(encoder.model, head)
             if not n_frozen:
@@ -202,8 +210,22 @@ class FineTuner(TrainingMixin, TextEstimator):
             )
         self.head_ = head.arrays()
         self.encoder_ = encoder.finished()
-        self._report(report, rows)
+        self._report_training(report, held_report, places)
         return outcome
+
+    def _report_training(
+        self, report: ReadingReport, held_report: ReadingReport, places: Places
+    ) -> None:
+        """Tell once what could not be read, by the positions in X."""
+        name, longest = type(self).__name__, self.encoder_.longest
+        whole = ReadingReport()
+        whole.add(report, [[at] for at in places.rows.tolist()])
+        if places.held is not None:
+            whole.add(held_report, [[at] for at in places.held.tolist()])
+        else:
+            n_held = 1 + max(held_report.cut | held_report.long_words, default=0)
+            held_report.warn(f"{name}, of X_val,", self.max_length_, n_held, longest)
+        whole.warn(name, self.max_length_, places.n_rows, longest)
 
     def _start_head(
         self, head: Any, pretrained: Encoder, proceed: bool

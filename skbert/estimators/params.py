@@ -63,17 +63,18 @@ def real(low: float, high: float | None = None) -> Rule:
     return Rule(accepts, f"a number {bound}")
 
 
-def sequence_of_ints(*, empty: bool = False) -> Rule:
-    """A list or tuple of integers, at least one unless it may be empty."""
+def sequence_of_ints(*, empty: bool = False, low: int | None = None) -> Rule:
+    """A list or tuple of integers of at least ``low``, at least one unless ``empty``."""
 
     def accepts(value: Any) -> bool:
         return (
             isinstance(value, list | tuple)
             and (empty or len(value) > 0)
-            and all(integer().accepts(item) for item in value)
+            and all(integer(low).accepts(item) for item in value)
         )
 
-    return Rule(accepts, "a list of ints")
+    bound = "" if low is None else f" of at least {low}"
+    return Rule(accepts, f"a list of ints{bound}")
 
 
 def check_params(estimator: Any, rules: Mapping[str, Rule]) -> None:

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 
 from skbert.estimators.callbacks import with_callbacks
 from skbert.estimators.documents import DocumentFineTuner
 from skbert.estimators.params import check_params
-from skbert.estimators.training import all_or_nothing
+from skbert.estimators.training import Places, all_or_nothing
 
 
 class BertRegressor(RegressorMixin, DocumentFineTuner):
@@ -111,7 +110,8 @@ class BertRegressor(RegressorMixin, DocumentFineTuner):
         1 if y was one column of numbers, else 2.
     history_ : list of dict
         One record per epoch: "epoch", "loss", "learning_rate", "seconds" and, with a
-        validation set, "validation_score".
+        validation set, "validation_score": R2, against mean and spread of the training
+        targets.
     n_iter_ : int
         Epochs run.
     best_epoch_ : int
@@ -213,6 +213,7 @@ class BertRegressor(RegressorMixin, DocumentFineTuner):
                 f"targets and cannot go on with {columns.shape[1]}."
             )
         kept = np.flatnonzero(weights)
+        places = Places(kept, None, len(rows))
         rows, columns, weights = [rows[i] for i in kept], columns[kept], weights[kept]
         if not proceed:
             mean = np.average(columns, axis=0, weights=weights)
@@ -227,6 +228,11 @@ class BertRegressor(RegressorMixin, DocumentFineTuner):
         if X_val is not None:
             held_rows = self._read_rows(X_val, reset=False)
             held_values = check_values(y_val, len(held_rows), name)
+            if held_values.ndim != values.ndim or held_values[0].size != columns.shape[1]:
+                raise ValueError(
+                    f"y_val of {name} must be of shape (n_validation, "
+                    f"{columns.shape[1]}) or like y. Got shape {held_values.shape}."
+                )
             truth = held_values.reshape(len(held_rows), -1) - self.target_mean_
             held = held_rows, _scorer(truth / self.target_scale_, None)
         elif self.early_stopping:
@@ -236,6 +242,7 @@ class BertRegressor(RegressorMixin, DocumentFineTuner):
                 random_state=rng.randint(2**31 - 1),
             )
             held = [rows[i] for i in test], _scorer(targets[test], weights[test])
+            places = Places(kept[train], kept[test], places.n_rows)
             rows = [rows[i] for i in train]
             targets, weights = targets[train], weights[train]
         self._fit_rows(
@@ -249,6 +256,7 @@ class BertRegressor(RegressorMixin, DocumentFineTuner):
             proceed=proceed,
             max_epochs=self.max_epochs,
             given=(X, y),
+            places=places,
         )
         return self
 
@@ -281,7 +289,9 @@ class BertRegressor(RegressorMixin, DocumentFineTuner):
 
 
 def _scorer(truth: np.ndarray, weights: np.ndarray | None) -> Any:
+    # Against the spread of the training targets, which is 1: R2 is undefined for one row.
     def score(outputs: np.ndarray) -> float:
-        return float(r2_score(truth, outputs, sample_weight=weights))
+        errors = ((truth - outputs) ** 2).mean(axis=1)
+        return 1.0 - float(np.average(errors, weights=weights))
 
     return score

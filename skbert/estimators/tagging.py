@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 
 from skbert.estimators.callbacks import with_callbacks
 from skbert.estimators.params import Rule, a, boolean, check_params, option, real
-from skbert.estimators.training import all_or_nothing
+from skbert.estimators.training import Places, all_or_nothing
 from skbert.metrics import entity_f1_score, word_accuracy_score
 from skbert.text.report import users_stacklevel
 from skbert.text.tags import (
@@ -153,12 +153,7 @@ class TaggingMixin:
         self
         """
         check_params(self, self._rules)
-        proceed = hasattr(self, "head_")
-        if not proceed and classes is None:
-            raise ValueError(
-                f"classes must be passed on the first call to partial_fit of "
-                f"{type(self).__name__}: list all tags that later calls may bring."
-            )
+        proceed = self._begin_partial_fit(classes)
         return self._fit(X, y, sample_weight, (None, None), classes, proceed, max_epochs=1)
 
     def _fit_tags(
@@ -183,6 +178,7 @@ class TaggingMixin:
         name = type(self).__name__
         weights = check_weights(sample_weight, len(rows), name)
         kept = np.flatnonzero(weights)
+        places = Places(kept, None, len(rows))
         rows, tags = [rows[i] for i in kept], [tags[i] for i in kept]
         weights = weights[kept]
         if not proceed:
@@ -192,7 +188,11 @@ class TaggingMixin:
             self.scheme_ = "IOB2"
         targets = encode_tags(tags, self.classes_, name)
         by_tag = check_class_weight(
-            self.class_weight, np.concatenate(targets), self.classes_, name
+            self.class_weight,
+            np.concatenate(targets),
+            np.repeat(weights, [len(row) for row in targets]),
+            self.classes_,
+            name,
         )
         rng = check_random_state(self.random_state)
         held: Any = None
@@ -207,6 +207,7 @@ class TaggingMixin:
             held = [rows[i] for i in test], [targets[i] for i in test]
             rows, targets = [rows[i] for i in train], [targets[i] for i in train]
             weights = weights[train]
+            places = Places(kept[train], kept[test], places.n_rows)
 
         def make_objective(head: Any, source: Any, device: torch.device) -> Any:
             if not any(map(len, source.words)):
@@ -249,6 +250,7 @@ class TaggingMixin:
             proceed=proceed,
             max_epochs=max_epochs or self.max_epochs,
             given=given,
+            places=places,
         )
         self._warn_if_collapsed(outcome, n_seen, "words the same tag")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -43,6 +43,23 @@ TRAINING_RULES: dict[str, Rule] = {
 }
 
 
+class Places(NamedTuple):
+    """Where the rows that a fit trains on and holds out stand in X.
+
+    Attributes
+    ----------
+    rows : ndarray of int
+    held : ndarray of int or None
+        None where nothing is held out of X.
+    n_rows : int
+        Rows of X.
+    """
+
+    rows: np.ndarray
+    held: np.ndarray | None
+    n_rows: int
+
+
 def all_or_nothing(method: Method) -> Method:
     """A ``fit`` that, if it fails or is interrupted, leaves the estimator as it was.
 
@@ -75,6 +92,8 @@ class TrainingMixin(CallbackSupportMixin):
     verbose: int
     head_: Any
     architecture_: dict[str, Any]
+    classes_: np.ndarray
+    class_weight: Any
 
     # Parameters that say what the weights of the head mean.
     _architecture: ClassVar[tuple[str, ...]] = ()
@@ -153,9 +172,9 @@ class TrainingMixin(CallbackSupportMixin):
         self.n_halved_ = outcome.n_halved
         if outcome.diverged:
             warnings.warn(
-                f"{type(self).__name__} stopped in epoch {self.n_iter_} because the loss "
-                "is not finite; the model is of no use. Lower learning_rate, or set "
-                "max_grad_norm and precision='float32'.",
+                f"{type(self).__name__} diverged in epoch {self.n_iter_}: its loss or its "
+                "outputs are not finite, and the model is of no use. Lower learning_rate, "
+                "or set max_grad_norm and precision='float32'.",
                 ConvergenceWarning,
                 stacklevel=users_stacklevel(),
             )
@@ -209,6 +228,7 @@ class TrainingMixin(CallbackSupportMixin):
         proceed: bool,
         max_epochs: int,
         given: tuple[Any, Any],
+        places: Places,
     ) -> Outcome:
         """Build a network, train it and keep what was learnt.
 
@@ -233,6 +253,29 @@ class TrainingMixin(CallbackSupportMixin):
                 f"The parameters of {type(self).__name__} were changed after fit, which "
                 f"changes {', '.join(changed)}: the weights are of {fitted}. {advice}"
             )
+
+    def _begin_partial_fit(self, classes: Any) -> bool:
+        """Check what ``partial_fit`` was given; whether there is a model to go on from."""
+        name = type(self).__name__
+        proceed = hasattr(self, "head_")
+        if not proceed and classes is None:
+            raise ValueError(
+                f"classes must be passed on the first call to partial_fit of {name}: list "
+                "all labels that later calls may bring."
+            )
+        if proceed and classes is not None:
+            given = np.unique(np.asarray(classes))
+            if not np.array_equal(given, self.classes_):
+                raise ValueError(
+                    f"classes={given.tolist()} is not the same as on the first call to "
+                    f"partial_fit of {name}, {self.classes_.tolist()}."
+                )
+        if self.class_weight == "balanced":
+            raise ValueError(
+                f"The 'class_weight' parameter of {name} must not be 'balanced' in "
+                "partial_fit, which sees a part of the data: give a dict of weights."
+            )
+        return proceed
 
     def _check_validation(self, X_val: Any, y_val: Any) -> None:
         if (X_val is None) != (y_val is None):

@@ -31,6 +31,18 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def undisturbed(seed: int, device: torch.device) -> Iterator[None]:
+    """`seeded`, and whatever modes the caller has set for torch switched off."""
+    with (
+        seeded(seed, device),
+        torch.autocast(device.type, enabled=False),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+    ):
+        yield
+
+
 class Source(Protocol):
     """Training rows, ready to be read in any order."""
 
@@ -68,7 +80,7 @@ class Outcome:
         What the network gave for the training rows in its last epoch, while learning, in
         the order in which they were read.
     diverged : bool
-        Whether the loss or a gradient was not finite; training stopped there.
+        Whether the loss, or what came of the training, was not finite.
     n_halved : int
         How often a micro-batch was halved for lack of memory.
     """
@@ -210,14 +222,21 @@ def train(
             for parameter, value in zip(trainable, best, strict=True):
                 parameter.copy_(value)
     network.eval()
+    if not outcome.diverged:
+        # What the last step did shows in no loss.
+        outputs = evaluate(network, source, micro_size, n_rows=options.batch_size)
+        outcome.diverged = not np.isfinite(outputs).all()
     return outcome
 
 
-def evaluate(network: nn.Module, source: Source, batch_size: int) -> np.ndarray:
-    """Outputs of a network in evaluation mode for all rows of a source, float64."""
+def evaluate(
+    network: nn.Module, source: Source, batch_size: int, *, n_rows: int | None = None
+) -> np.ndarray:
+    """Outputs of a network in evaluation mode for the (first) rows of a source, float64."""
     parts = []
+    end = len(source) if n_rows is None else min(n_rows, len(source))
     with torch.no_grad():
-        for start in range(0, len(source), batch_size):
-            rows = np.arange(start, min(start + batch_size, len(source)))
+        for start in range(0, end, batch_size):
+            rows = np.arange(start, min(start + batch_size, end))
             parts.append(network(source.batch(rows)).double().cpu().numpy())
     return np.concatenate(parts)

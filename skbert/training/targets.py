@@ -43,6 +43,11 @@ def read_labels(y: Any, n_samples: int, name: str) -> tuple[str | None, np.ndarr
                 ) from error
             if type_of_target(matrix) == "multilabel-indicator":
                 check_length(matrix, n_samples, "y", name)
+                if not np.isin(matrix, (0, 1)).all():
+                    raise ValueError(
+                        f"y of {name} must be a matrix of zeros and ones for several "
+                        f"labels per row. Got the values {np.unique(matrix)[:5].tolist()}."
+                    )
                 return matrix.dtype.str, matrix
     return None, check_labels(y, n_samples, name)
 
@@ -134,14 +139,21 @@ def encode_tags(
 
 
 def check_class_weight(
-    class_weight: Any, targets: np.ndarray, classes: np.ndarray, caller: str
+    class_weight: Any,
+    targets: np.ndarray,
+    weights: np.ndarray,
+    classes: np.ndarray,
+    caller: str,
 ) -> np.ndarray:
     """Weight of each class: given by label, or n_samples / (n_classes * count).
+
+    Samples are counted by their weights, as scikit-learn does.
 
     Parameters
     ----------
     class_weight : dict, "balanced" or None
     targets : ndarray of shape (n_samples,), int64
+    weights : ndarray of shape (n_samples,)
     classes : ndarray of shape (n_classes,)
     caller : str
 
@@ -166,8 +178,11 @@ def check_class_weight(
                 f"are not negative, and not all 0. Got {class_weight}."
             )
         return weights
-    counts = np.bincount(targets, minlength=len(classes))
-    return len(targets) / (np.count_nonzero(counts) * np.maximum(counts, 1))
+    counts = np.bincount(targets, weights, minlength=len(classes))
+    present = counts > 0
+    balanced = np.ones(len(classes))
+    balanced[present] = counts.sum() / (present.sum() * counts[present])
+    return balanced
 
 
 def check_labels(y: Any, n_samples: int, caller: str) -> np.ndarray:

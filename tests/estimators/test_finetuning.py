@@ -441,3 +441,109 @@ def test_a_failed_fit_leaves_the_old_classes(quick):
     with pytest.raises(ValueError, match="class_weight"):
         classifier.set_params(class_weight={"no such": 1}).fit(TEXTS, [*"ab"] * 5)
     assert classifier.set_params(class_weight=None).__dict__ == before
+
+
+@pytest.mark.parametrize("values", [(-1, 1), (1, 2), (0, 2), (-1.0, 1.0)])
+def test_an_indicator_holds_zeros_and_ones(quick, values):
+    y = np.array(values)[np.arange(20).reshape(10, 2) % 2]
+    with pytest.raises(ValueError, match="zeros and ones"):
+        BertClassifier(**quick).fit(TEXTS, y)
+
+
+def test_going_on_keeps_the_kind_and_the_classes(quick):
+    classifier = BertClassifier(**quick | {"max_epochs": 1}).fit(TEXTS, LABELS)
+    indicator = np.eye(2, dtype=int)[[0, 1] * 5]
+    with pytest.raises(ValueError, match="one label for each row, as in fit"):
+        classifier.partial_fit(TEXTS, indicator)
+    with pytest.raises(ValueError, match="not the same as on the first call"):
+        classifier.partial_fit(TEXTS, LABELS, classes=["no", "yes", "perhaps"])
+    with pytest.raises(ValueError, match="'balanced' in partial_fit"):
+        classifier.set_params(class_weight="balanced").partial_fit(TEXTS, LABELS)
+    with pytest.raises(ValueError, match="y of BertClassifier has 2 columns"):
+        BertClassifier(**quick).partial_fit(TEXTS, indicator, classes=["a", "z"])
+
+
+def test_balanced_counts_rows_by_their_weights(quick, monkeypatch):
+    """As scikit-learn does: a weight of 2 is a row twice."""
+    import torch
+
+    monkeypatch.setattr(torch.optim, "AdamW", lambda groups, fused: torch.optim.SGD(groups))
+    settings = quick | {"class_weight": "balanced", "batch_size": 64, "max_epochs": 2}
+    settings |= {"learning_rate": 0.05, "head_learning_rate": 0.5}
+    weights = np.array([2, 1, 1, 1, 3, 1, 1, 1, 1, 1])
+    weighted = BertClassifier(**settings).fit(TEXTS, LABELS, sample_weight=weights)
+    rows = np.repeat(np.arange(10), weights)
+    repeated = BertClassifier(**settings).fit(
+        [TEXTS[i] for i in rows], [LABELS[i] for i in rows]
+    )
+    assert_close(weighted, repeated, 1e-5)
+
+
+@pytest.mark.parametrize("kind", [BertClassifier, BertRegressor])
+def test_outputs_for_frames_do_not_reach_predict(quick, kind):
+    from sklearn import config_context
+
+    pytest.importorskip("pandas")
+    y = LABELS if kind is BertClassifier else np.arange(10)
+    fitted = kind(**quick | {"max_epochs": 1}).fit(TEXTS, y)
+    expected = fitted.predict(TEXTS)
+    assert np.array_equal(fitted.set_output(transform="pandas").predict(TEXTS), expected)
+    assert fitted.transform(TEXTS).shape[0] == 10
+    with config_context(transform_output="pandas"):
+        assert np.array_equal(clone(fitted).fit(TEXTS, y).predict(TEXTS), expected)
+
+
+@pytest.mark.parametrize("kind", [BertClassifier, BertRegressor])
+def test_the_last_step_may_diverge_too(quick, kind):
+    y = LABELS if kind is BertClassifier else np.arange(10.0)
+    settings = {"max_epochs": 1, "batch_size": 16, "learning_rate": 1e25}
+    for more in ({}, {"early_stopping": True, "validation_fraction": 0.4}):
+        with pytest.warns(ConvergenceWarning, match="not finite"):
+            kind(**quick | settings | more).fit(TEXTS, y)
+
+
+def test_a_regressor_stops_early_on_one_row(quick):
+    settings = quick | {"early_stopping": True, "max_epochs": 6, "n_iter_no_change": 6}
+    regressor = BertRegressor(**settings).fit(TEXTS, np.arange(10))
+    scores = [record["validation_score"] for record in regressor.history_]
+    assert np.isfinite(scores).all()
+    assert regressor.best_epoch_ == 1 + int(np.argmax(scores))
+
+
+def test_validation_targets_have_the_shape_of_y(quick):
+    y = np.arange(20).reshape(10, 2)
+    for wrong in (np.arange(10), np.zeros((10, 3))):
+        with pytest.raises(ValueError, match=r"y_val of BertRegressor must be of shape"):
+            BertRegressor(**quick).fit(TEXTS, y, X_val=TEXTS, y_val=wrong)
+
+
+@pytest.mark.parametrize("frozen_layers", [0, 1, "all"])
+def test_modes_of_the_caller_do_not_reach_training(quick, frozen_layers, tmp_path):
+    import torch
+
+    settings = quick | {"frozen_layers": frozen_layers, "max_epochs": 1}
+    plain = BertClassifier(**settings).fit(TEXTS, LABELS)
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        inside = BertClassifier(memory=tmp_path, **settings).fit(TEXTS, LABELS)
+    assert_close(plain, inside, 1e-6)
+    assert_close(
+        plain, BertClassifier(memory=tmp_path, **settings).fit(TEXTS, LABELS), 1e-6
+    )
+
+
+@pytest.mark.parametrize("fraction", [None, 0.4])
+def test_warnings_name_positions_of_x(quick, fraction):
+    """Whatever was held out, shuffled, or left out for its weight."""
+    rows = [*TEXTS[:7], "good " * 40, TEXTS[8], "bad " * 40]
+    weights = np.ones(10)
+    weights[:2] = 0
+    settings = quick | {"max_length": 16, "early_stopping": fraction is not None}
+    settings |= {"validation_fraction": fraction or 0.1, "max_epochs": 1}
+    with pytest.warns(UserWarning, match=r"2 of 10 rows.*first positions: \[7, 9\]"):
+        BertClassifier(**settings).fit(rows, LABELS, sample_weight=weights)
+
+
+def test_hidden_layers_have_units(quick):
+    for sizes in ([0], [-1]):
+        with pytest.raises(ValueError, match="hidden_layer_sizes"):
+            BertClassifier(**quick | {"hidden_layer_sizes": sizes}).fit(TEXTS, LABELS)
