@@ -103,7 +103,7 @@ def test_a4_given_words_read_as_in_running_text(model_folder: Path) -> None:
     """A4: pre-split words are not glued together by byte-level vocabularies."""
     vectorizer = BertVectorizer(model_folder)
     as_words = vectorizer.fit_transform([["good", "film", "story"]])
-    byte_level = vectorizer.encoder_.tokenizer._needs_space
+    byte_level = vectorizer.encoder_.tokenizer.needs_space
     as_text = vectorizer.fit_transform(
         [" good film story" if byte_level else "good film story"]
     )
