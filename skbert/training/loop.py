@@ -168,8 +168,13 @@ def train(
             while done < len(rows):
                 part = rows[done : done + micro_size]
                 try:
+                    # Without its cache, which lives as long as the outermost autocast: the
+                    # weights of the first step would be used in all.
                     with torch.autocast(
-                        device.type, options.dtype, enabled=options.dtype != torch.float32
+                        device.type,
+                        options.dtype,
+                        enabled=options.dtype != torch.float32,
+                        cache_enabled=False,
                     ):
                         outputs = network(source.batch(part))
                     summed = objective(outputs, part)

@@ -547,3 +547,13 @@ def test_hidden_layers_have_units(quick):
     for sizes in ([0], [-1]):
         with pytest.raises(ValueError, match="hidden_layer_sizes"):
             BertClassifier(**quick | {"hidden_layer_sizes": sizes}).fit(TEXTS, LABELS)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_sixteen_bits_learn_the_same(quick, precision):
+    """Every step computes with the weights as they are, not as they were."""
+    exact = BertClassifier(**quick).fit(TEXTS, LABELS)
+    mixed = BertClassifier(precision=precision, **quick).fit(TEXTS, LABELS)
+    losses, ours = ([r["loss"] for r in model.history_] for model in (exact, mixed))
+    np.testing.assert_allclose(ours, losses, atol=0.02)
+    assert losses[0] - losses[-1] > 0.05
