@@ -13,7 +13,7 @@ from skbert.estimators.callbacks import with_callbacks
 from skbert.estimators.classes import ClassesMixin
 from skbert.estimators.params import Rule, check_params, integer, option, real
 from skbert.estimators.state import SavedEstimator
-from skbert.estimators.tagging import DECODE_WORDS, TaggingMixin
+from skbert.estimators.tagging import TaggingMixin, grouped
 from skbert.estimators.training import (
     TRAINING_RULES,
     Places,
@@ -494,12 +494,11 @@ class BiLSTMTagger(TaggingMixin, WordVectorEstimator):
         self._check_architecture()
         rows = self._read_rows(X, reset=False)
         device = resolve_device(self.device, type(self).__name__)
-        order = sorted(range(len(rows)), key=lambda at: -len(rows[at]))
         out = np.empty(len(rows), dtype=object)
-        for positions, tagged in self._decode(
-            (([at], rows[at]) for at in order), device, probabilities=probabilities
+        for (at,), tagged in self._decode(
+            _longest_first(rows), device, probabilities=probabilities
         ):
-            out[positions[0]] = convert(tagged)
+            out[at] = convert(tagged)
         return out
 
 
@@ -740,9 +739,10 @@ class BiLSTMClassifier(ClassesMixin, WordVectorEstimator):
         source = WordVectorSource(rows, device)
         out = np.empty((len(rows), len(self.head_["linear.bias"])))
         with torch.inference_mode():
-            for group in _batches(rows):
-                batch = source.batch(group)
-                out[group] = head(batch.vectors, batch.lengths).double().cpu().numpy()
+            for group in grouped(_longest_first(rows)):
+                places = np.array([at for (at,), _ in group])
+                batch = source.batch(places)
+                out[places] = head(batch.vectors, batch.lengths).double().cpu().numpy()
         return out
 
 
@@ -797,16 +797,9 @@ def _check_row(row: Any, must: str, at: int) -> np.ndarray:
     return array
 
 
-def _batches(rows: list[np.ndarray]) -> Iterator[np.ndarray]:
-    """Rows of like length, about `DECODE_WORDS` words together."""
-    order = sorted(range(len(rows)), key=lambda at: -len(rows[at]))
-    group: list[int] = []
-    n_words = 0
-    for at in order:
-        group.append(at)
-        n_words += len(rows[at]) + 1
-        if n_words >= DECODE_WORDS:
-            yield np.array(group)
-            group, n_words = [], 0
-    if group:
-        yield np.array(group)
+def _longest_first(
+    rows: list[np.ndarray],
+) -> Iterator[tuple[list[int], np.ndarray]]:
+    """Rows and where they stand, so that neighbours are of like length."""
+    for at in sorted(range(len(rows)), key=lambda at: -len(rows[at])):
+        yield [at], rows[at]

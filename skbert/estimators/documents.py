@@ -191,9 +191,7 @@ class DocumentFineTuner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FineT
             return VectorSource(vectors, device)
         options = self._reading_options(self.long_text, "auto")
         encodings, kept = self._windows(rows, prefix, pretrained, device, report, options)
-        return WindowSource(
-            encodings, len(rows), encoder.pad_id, encoder.hidden_size, device, kept
-        )
+        return WindowSource(encodings, len(rows), encoder, device, kept)
 
     # ---- reading
 

@@ -266,22 +266,20 @@ class TaggingMixin:
         """Tags of sentences, from their positions and the vectors of their words."""
         import torch
 
-        from skbert.training.source import read_words
+        from skbert.training.source import WordVectorSource
 
         head: Any = None
-        for group in _grouped(rows):
+        for group in grouped(rows):
             vectors = [row for _, row in group]
             if head is None:
                 head = self._fitted_head(vectors[0].shape[1], device)
-            words = [read_words(row) for row in vectors]
-            parts = [row[seen] for row, seen in zip(vectors, words, strict=True)]
-            joined = np.concatenate(parts).astype(np.float32, copy=False)
-            flat = torch.from_numpy(joined).to(device)
-            lengths = torch.tensor([len(seen) for seen in words])
+            source = WordVectorSource(vectors, device)
+            batch, words = source.batch(np.arange(len(vectors))), source.words
+            lengths = batch.lengths
             tables: Any = [None] * len(words)
             with torch.inference_mode():
                 # In float64, which not every device has, probabilities sum to 1.
-                emissions = head(flat, lengths).cpu().double()
+                emissions = head(batch.vectors, lengths).cpu().double()
                 if not emissions.isfinite().all():
                     raise ValueError(
                         f"{type(self).__name__} gives scores that are not finite: its "
@@ -398,7 +396,7 @@ class TaggingMixin:
             )
 
 
-def _grouped(
+def grouped(
     rows: Iterable[tuple[list[int], np.ndarray]],
 ) -> Iterator[list[tuple[list[int], np.ndarray]]]:
     """Rows of about `DECODE_WORDS` words together."""

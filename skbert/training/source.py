@@ -77,7 +77,7 @@ class VectorSource:
         return TrainingBatch(len(rows), vectors=self._vectors[torch.from_numpy(rows)])
 
 
-class WindowSource:
+class EncodedRows:
     """Rows as windows of pieces, with or without the kept output of frozen layers.
 
     Parameters
@@ -85,8 +85,7 @@ class WindowSource:
     encodings : sequence of Encoding
         Windows in order; ``sample_index`` is the row. A row may have none.
     n_rows : int
-    pad_id : int
-    hidden_size : int
+    encoder : Encoder
     device : torch.device
     kept : KeptStates or None
         States of the windows, by their place in ``encodings``.
@@ -96,8 +95,7 @@ class WindowSource:
         self,
         encodings: Sequence[Encoding],
         n_rows: int,
-        pad_id: int,
-        hidden_size: int,
+        encoder: Encoder,
         device: torch.device,
         kept: KeptStates | None = None,
     ) -> None:
@@ -106,8 +104,8 @@ class WindowSource:
         for window, encoding in enumerate(encodings):
             if len(encoding):
                 self._windows[encoding.sample_index].append(window)
-        self._pad_id = pad_id
-        self._hidden_size = hidden_size
+        self._pad_id = encoder.pad_id
+        self._hidden_size = encoder.hidden_size
         self._device = device
         self._kept = kept
 
@@ -119,24 +117,40 @@ class WindowSource:
         parts = [encoding.input_ids for encoding in self._encodings]
         return np.concatenate([[self._pad_id], *parts])
 
-    def batch(self, rows: np.ndarray) -> TrainingBatch:
+    def _windows_of(self, rows: np.ndarray) -> tuple[list[int], list[int]]:
+        """Windows of some rows, longest first, and which of the rows each belongs to.
+
+        Neighbours of one length share an attention call, and no sum minds the order.
+        """
         pairs = [(w, text) for text, row in enumerate(rows) for w in self._windows[row]]
-        # Neighbours of one length share an attention call; the sum does not mind the order.
         pairs.sort(key=lambda pair: -len(self._encodings[pair[0]]))
-        windows = [window for window, _ in pairs]
-        if not windows:  # only texts without pieces, whose vectors are zeros
-            zeros = torch.zeros(len(rows), self._hidden_size, device=self._device)
-            return TrainingBatch(len(rows), vectors=zeros)
+        return [window for window, _ in pairs], [text for _, text in pairs]
+
+    def _collate(self, windows: list[int]) -> tuple[Batch, torch.Tensor | None]:
+        """Windows as a batch, and their kept states where there are some."""
         batch = collate([self._encodings[window] for window in windows], self._pad_id)
-        states = None
-        if self._kept is not None:
-            padded = self._kept.take(windows, batch.mask.shape[1])
-            states = torch.from_numpy(padded).to(self._device)
+        if self._kept is None:
+            return batch, None
+        padded = self._kept.take(windows, batch.mask.shape[1])
+        return batch, torch.from_numpy(padded).to(self._device)
+
+    def _zeros(self, n_vectors: int) -> torch.Tensor:
+        return torch.zeros(n_vectors, self._hidden_size, device=self._device)
+
+
+class WindowSource(EncodedRows):
+    """Rows for networks that give one row of outputs for each."""
+
+    def batch(self, rows: np.ndarray) -> TrainingBatch:
+        windows, texts = self._windows_of(rows)
+        if not windows:  # only texts without pieces, whose vectors are zeros
+            return TrainingBatch(len(rows), vectors=self._zeros(len(rows)))
+        batch, states = self._collate(windows)
         return TrainingBatch(
             len(rows),
             windows=batch,
             owned=torch.from_numpy(batch.owned).to(self._device),
-            text_of_window=torch.tensor([text for _, text in pairs], device=self._device),
+            text_of_window=torch.tensor(texts, device=self._device),
             states=states,
         )
 
@@ -215,18 +229,8 @@ class WordVectorSource:
         )
 
 
-class WordSource:
-    """Rows as windows of pieces, and which pieces make which word.
-
-    Parameters
-    ----------
-    encodings : sequence of Encoding
-        Windows in order; ``sample_index`` is the row.
-    n_rows : int
-    encoder : Encoder
-    device : torch.device
-    kept : KeptStates or None
-        States of the windows, by their place in ``encodings``.
+class WordSource(EncodedRows):
+    """Rows for networks that give a row of outputs for each word.
 
     Attributes
     ----------
@@ -242,14 +246,7 @@ class WordSource:
         device: torch.device,
         kept: KeptStates | None = None,
     ) -> None:
-        self._encodings = encodings
-        self._windows: list[list[int]] = [[] for _ in range(n_rows)]
-        for window, encoding in enumerate(encodings):
-            if len(encoding):
-                self._windows[encoding.sample_index].append(window)
-        self._encoder = encoder
-        self._device = device
-        self._kept = kept
+        super().__init__(encodings, n_rows, encoder, device, kept)
         self.words = [
             np.unique(self._words_of(windows).astype(np.int64)) for windows in self._windows
         ]
@@ -260,27 +257,14 @@ class WordSource:
         parts = [e.word_index[e.owned & (e.word_index >= 0)] for e in chosen]
         return np.concatenate([np.empty(0, np.int32), *parts])
 
-    def __len__(self) -> int:
-        return len(self._windows)
-
-    def ids(self) -> np.ndarray:
-        """All ids that any batch holds."""
-        parts = [encoding.input_ids for encoding in self._encodings]
-        return np.concatenate([[self._encoder.pad_id], *parts])
-
     def batch(self, rows: np.ndarray) -> WordBatch:
         lengths = torch.tensor([len(self.words[row]) for row in rows])
-        pairs = [(w, text) for text, row in enumerate(rows) for w in self._windows[row]]
-        # Neighbours of one length share an attention call.
-        pairs.sort(key=lambda pair: -len(self._encodings[pair[0]]))
-        windows = [window for window, _ in pairs]
         if not lengths.sum():
-            zeros = torch.zeros(0, self._encoder.hidden_size, device=self._device)
-            return WordBatch(lengths, vectors=zeros)
-        chosen = [self._encodings[window] for window in windows]
-        batch = collate(chosen, self._encoder.pad_id)
+            return WordBatch(lengths, vectors=self._zeros(0))
+        windows, texts = self._windows_of(rows)
+        batch, states = self._collate(windows)
         at, position = np.nonzero(batch.owned & (batch.word_index >= 0))
-        text = np.array([text for _, text in pairs])[at]
+        text = np.array(texts)[at]
         word = batch.word_index[at, position]
         # By text, word, window and place: a word longer than a window goes on in the next.
         order = np.lexsort((position, np.array(windows)[at], word, text))
@@ -288,10 +272,6 @@ class WordSource:
         starts = np.flatnonzero(np.diff(word, prepend=-1) | np.diff(text, prepend=-1))
         counts = np.diff(starts, append=len(word))
         flat = (at * batch.mask.shape[1] + position)[order]
-        states = None
-        if self._kept is not None:
-            padded = self._kept.take(windows, batch.mask.shape[1])
-            states = torch.from_numpy(padded).to(self._device)
         return WordBatch(
             lengths,
             windows=batch,
