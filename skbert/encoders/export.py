@@ -13,7 +13,7 @@ from torch import nn
 
 from skbert.encoders.transformer import quiet_transformers
 from skbert.nn.heads import hidden_activations
-from skbert.text.encoding import collate
+from skbert.text.encoding import Encoding, collate
 
 # Where the classifiers of transformers keep their two linear layers, with a tanh between
 # them: BERT and MobileBERT, ALBERT, DeBERTa, RoBERTa and MPNet.
@@ -219,24 +219,12 @@ def _tokenizer(encoder: Any, max_length: int, *, words: bool = False) -> Any:
 @torch.inference_mode()
 def _agree(model: Any, tokenizer: Any, encoder: Any, head: Any) -> bool:
     """Try both ways: heads of the same names may have other activations or norms."""
-    for text in (*PROBES, PROBES[1:]):
-        rows = [text]  # the last is a pair
-        (window, *_), _ = encoder.encode(
-            rows,
-            max_length=encoder.max_length,
-            long_text="truncate",
-            stride=0,
-            parallel=False,
-        )
-        states = encoder.forward(collate([window], encoder.pad_id), [encoder.n_layers])
-        values = hidden_activations(head, states.layers[0][0, 0].double().numpy())
-        weight, bias = head[-1]
-        ours = weight @ values + bias
-        texts = [text] if isinstance(text, str) else text
+    for row in (*PROBES, PROBES[1:]):  # the last is a pair
+        _, states = _read(encoder, row)
+        values = hidden_activations(head, states[0])
+        texts = [row] if isinstance(row, str) else row
         inputs = tokenizer(*texts, truncation=True, return_tensors="pt")
-        theirs = model(**inputs).logits[0].double().numpy()
-        scale = np.abs(weight).max() * np.abs(values).max() + np.abs(bias).max()
-        if np.abs(ours - theirs).max() > 1e-4 * scale:
+        if not _close(model(**inputs).logits[0], values, *head[-1]):
             return False
     return True
 
@@ -244,22 +232,33 @@ def _agree(model: Any, tokenizer: Any, encoder: Any, head: Any) -> bool:
 @torch.inference_mode()
 def _agree_on_words(model: Any, tokenizer: Any, encoder: Any, head: Any) -> bool:
     """Try both ways, from words to the outputs of their pieces."""
-    windows, _ = encoder.encode(
-        [probe.split() for probe in PROBES],
+    for text in PROBES:
+        window, states = _read(encoder, text.split())
+        inputs = tokenizer(text, truncation=True, return_tensors="pt")
+        if inputs["input_ids"][0].tolist() != window.input_ids.tolist():
+            return False
+        if not _close(model(**inputs).logits[0], states, *head):
+            return False
+    return True
+
+
+def _read(encoder: Any, row: Any) -> tuple[Encoding, np.ndarray]:
+    """The first window of a row, and the last layer's states of its pieces, float64."""
+    (window, *_), _ = encoder.encode(
+        [row],
         max_length=encoder.max_length,
         long_text="truncate",
         stride=0,
         parallel=False,
     )
-    weight, bias = (part.astype(np.float64) for part in head)
-    for text, window in zip(PROBES, windows, strict=True):
-        inputs = tokenizer(text, truncation=True, return_tensors="pt")
-        if inputs["input_ids"][0].tolist() != window.input_ids.tolist():
-            return False
-        states = encoder.forward(collate([window], encoder.pad_id), [encoder.n_layers])
-        values = states.layers[0][0].double().numpy()
-        theirs = model(**inputs).logits[0].double().numpy()
-        scale = np.abs(weight).max() * np.abs(values).max() + np.abs(bias).max()
-        if np.abs(values @ weight.T + bias - theirs).max() > 1e-4 * scale:
-            return False
-    return True
+    states = encoder.forward(collate([window], encoder.pad_id), [encoder.n_layers])
+    return window, states.layers[0][0].double().numpy()
+
+
+def _close(
+    theirs: torch.Tensor, values: np.ndarray, weight: np.ndarray, bias: np.ndarray
+) -> bool:
+    """Whether outputs are those of a linear layer, to the precision of float32."""
+    scale = np.abs(weight).max() * np.abs(values).max() + np.abs(bias).max()
+    apart = np.abs(values @ weight.T + bias - theirs.double().numpy()).max()
+    return bool(apart <= 1e-4 * scale)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -316,7 +317,7 @@ class TaggingMixin:
         full[seen] = given
         if self.scheme_ is None:
             return full
-        may, start, end = allowed_transitions(tags, self.scheme_)
+        may, start, end = _allowed(tuple(tags), self.scheme_)
         for left, right in pairwise([-1, *seen.tolist(), n_words]):
             if right - left == 1:
                 continue
@@ -394,6 +395,12 @@ class TaggingMixin:
                 f"{self.classes_.tolist()[0]!r}, so there are no spans. Use predict, or "
                 "fit with tags such as 'B-PER' and 'I-PER'."
             )
+
+
+@lru_cache(maxsize=8)
+def _allowed(tags: tuple[str, ...], scheme: str) -> tuple[np.ndarray, ...]:
+    """What may stand together; worked out once, not for each sentence."""
+    return allowed_transitions(tags, scheme)
 
 
 def grouped(
