@@ -1,0 +1,96 @@
+"""ELMo's first layer: a vector for a word from its characters, apart from its sentence."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
+
+
+class TokenEncoder(nn.Module):
+    """Words as rows of integers to vectors (Peters et al. 2018; Kim et al. 2015).
+
+    A row is the number of the word, if there is a table of words, and then the numbers of
+    its characters, if there is a table of characters. Characters go through convolutions,
+    the maximum of each over *all* positions, pads included, and highways::
+
+        g = sigmoid(u W_g' + b_g);  u = g relu(u W' + b) + (1 - g) u
+
+    Weights are undefined until they are set.
+
+    Parameters
+    ----------
+    output_size : int
+    n_words : int
+        Rows of the table of words; 0 is no such table.
+    word_size : int
+        Width of that table.
+    n_characters : int
+        Rows of the table of characters; 0 is no such table.
+    character_size : int
+        Width of that table.
+    filters : sequence of (int, int)
+        Width and number of the filters of each convolution.
+    activation : {"relu", "tanh"}
+    n_highway : int
+        Highway layers.
+    projected : bool
+        Whether a linear layer leads to ``output_size``.
+    """
+
+    def __init__(
+        self,
+        output_size: int,
+        *,
+        n_words: int,
+        word_size: int,
+        n_characters: int,
+        character_size: int,
+        filters: tuple[tuple[int, int], ...],
+        activation: str,
+        n_highway: int,
+        projected: bool,
+    ) -> None:
+        super().__init__()
+        self.words: nn.Parameter | None = None
+        self.characters: nn.Parameter | None = None
+        n_filters = sum(n for _, n in filters) if n_characters else 0
+        if n_words:
+            self.words = nn.Parameter(torch.empty(n_words, word_size))
+        self.convolutions = nn.ModuleList()
+        self.highways = nn.ModuleList()
+        if n_characters:
+            self.characters = nn.Parameter(torch.empty(n_characters, character_size))
+            self.convolutions.extend(
+                nn.utils.skip_init(nn.Conv1d, character_size, n, width)
+                for width, n in filters
+            )
+            # The gate, and what it lets in, as one layer.
+            self.highways.extend(
+                nn.utils.skip_init(nn.Linear, n_filters, 2 * n_filters)
+                for _ in range(n_highway)
+            )
+        self.projection: nn.Linear | None = None
+        if projected:
+            n_inputs = n_filters + (word_size if n_words else 0)
+            self.projection = nn.utils.skip_init(nn.Linear, n_inputs, output_size)
+        self._activate = ACTIVATIONS[activation]
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Vectors, (n_words, output_size), of rows of integers, (n_words, width)."""
+        parts = []
+        if self.words is not None:
+            parts.append(self.words[rows[:, 0]])
+            rows = rows[:, 1:]
+        if self.characters is not None:
+            embedded = self.characters[rows].transpose(1, 2)
+            # The activations rise, so that they may as well follow the maximum.
+            read = [convolve(embedded).amax(dim=2) for convolve in self.convolutions]
+            units = self._activate(torch.cat(read, dim=1))
+            for highway in self.highways:
+                gate, new = highway(units).chunk(2, dim=1)
+                units = torch.lerp(units, new.relu(), gate.sigmoid())
+            parts.append(units)
+        vectors = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        return vectors if self.projection is None else self.projection(vectors)
