@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -140,3 +141,13 @@ class Encoder(ABC):
             hasher.update(f"{name}:{array.dtype}:{array.shape}".encode())
             hasher.update(memoryview(array).cast("B"))
         return hasher.hexdigest()
+
+
+def to_tensor(array: np.ndarray) -> torch.Tensor:
+    """A tensor on the memory of an array, also of a read-only memory map.
+
+    Nothing writes to these tensors, so torch's warning about writing does not apply.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(array)

@@ -167,13 +167,11 @@ class PieceTokenizer:
             else:
                 seen = text + 1
                 text_types[text] = kind
-        return Frame(
-            tuple(
-                Special(*zip(*part, strict=True)) if part else Special()
-                for part in specials
-            ),
-            tuple(text_types),
+        runs = (
+            Special(tuple(ids for ids, _ in part), tuple(kinds for _, kinds in part))
+            for part in specials
         )
+        return Frame(tuple(runs), tuple(text_types))
 
 
 def _spaced(word: str) -> str:

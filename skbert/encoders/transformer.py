@@ -6,7 +6,6 @@ import copy
 import inspect
 import json
 import threading
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -17,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skbert.encoders.base import Encoder, EncoderTraits
+from skbert.encoders.base import Encoder, EncoderTraits, to_tensor
 from skbert.encoders.packed import PackedStack
 from skbert.encoders.tokenizer import SANE_LENGTH, PieceTokenizer
 from skbert.encoders.vocabulary import restore_vocabulary
@@ -154,7 +153,7 @@ class TransformerEncoder(Encoder):
         values = json.loads(state["config"])
         config = AutoConfig.for_model(values.pop("model_type"), **values)
         config.use_cache = config.use_mems_eval = False
-        weights = {name: _tensor(array) for name, array in state["weights"].items()}
+        weights = {name: to_tensor(array) for name, array in state["weights"].items()}
         model = _load(
             _library_class(facts["class"]),
             "the saved estimator",
@@ -432,16 +431,6 @@ def _library_class(path: str) -> Any:
         if isinstance(found, type) and issubclass(found, PreTrainedModel):
             return found
     raise ValueError(f"{path!r} is not a model class of this version of transformers.")
-
-
-def _tensor(array: np.ndarray) -> torch.Tensor:
-    """A tensor on the memory of an array, also of a read-only memory map.
-
-    Nothing writes to these tensors, so torch's warning about writing does not apply.
-    """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        return torch.from_numpy(array)
 
 
 def _longest_input(model: nn.Module) -> int | None:

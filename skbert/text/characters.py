@@ -28,14 +28,28 @@ class WordRows(ABC):
         How the begin and the end of a sentence are spelled.
     width : int
         Integers in a row.
+    first : int
+        Column of the first character.
+    pad : int
+        The number of a character that is none.
     """
 
     markers: tuple[str, str]
     width: int
+    first = 0
+    pad = PAD
 
     @abstractmethod
     def row(self, word: str, *, marker: bool) -> list[int]:
         """The row of a word; ``marker`` says that it stands for a border."""
+
+    def cuts(self, word: str) -> bool:
+        """Whether a word has more characters than are read."""
+        return False
+
+    def knows(self, word: str) -> bool:
+        """Whether the row tells the word from what is not known at all."""
+        return True
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
@@ -82,6 +96,9 @@ class ByteRows(WordRows):
         pads = [PAD] * (self.width - 2 - len(inner))
         return [BEGIN_WORD, *inner, END_WORD, *pads]
 
+    def cuts(self, word: str) -> bool:
+        return len(word.encode("utf-8", "ignore")) > self.width - 2
+
     def state(self) -> dict[str, Any]:
         return {"kind": "bytes", "width": self.width}
 
@@ -96,7 +113,7 @@ class VocabularyRows(WordRows):
     """
 
     markers = ("<S>", "</S>")
-    width = 1
+    width = first = 1
     unknown = "<UNK>"
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
@@ -114,6 +131,9 @@ class VocabularyRows(WordRows):
         if word in self.markers and not marker:
             word = self.unknown
         return [self._numbers.get(word, self._numbers[self.unknown])]
+
+    def knows(self, word: str) -> bool:
+        return word in self._numbers
 
     def state(self) -> dict[str, Any]:
         return {"kind": "vocabulary", "vocabulary": self.vocabulary}
@@ -144,21 +164,19 @@ class DictionaryRows(WordRows):
         self.n_characters = width
         self.characters = None if characters is None else dict(characters)
         self.words = None if words is None else dict(words)
-        self.width = (words is not None) + (0 if characters is None else width)
-        specials = {"char.dic": (self.characters, ("<bow>", "<eow>"))}
-        specials["word.dic"] = (self.words, ())
-        for name, (table, more) in specials.items():
-            wanted = ("<oov>", "<pad>", *self.markers, *more)
-            missing = [mark for mark in wanted if table is not None and mark not in table]
-            if missing:
-                raise ValueError(f"{name} of a biLM lacks {', '.join(missing)}.")
+        self.first = int(words is not None)
+        self.width = self.first + (0 if characters is None else width)
+        self._check("char.dic", self.characters, ("<bow>", "<eow>"))
+        self._check("word.dic", self.words, ())
+        self.pad = 0 if self.characters is None else self.characters["<pad>"]
 
     def row(self, word: str, *, marker: bool) -> list[int]:
         read = word[: self.n_characters - 2]
         row = []
         if self.words is not None:
             unknown = word in self.markers and not marker
-            row.append(self.words["<oov>"] if unknown else self._word(read))
+            oov = self.words["<oov>"]
+            row.append(oov if unknown else self.words.get(read, oov))
         if (table := self.characters) is not None:
             letters = [word] if marker else read
             inner = [table.get(letter, table["<oov>"]) for letter in letters]
@@ -166,9 +184,24 @@ class DictionaryRows(WordRows):
             row += [table["<eow>"], *inner, table["<bow>"], *pads]
         return row
 
-    def _word(self, word: str) -> int:
-        assert self.words is not None
-        return self.words.get(word, self.words["<oov>"])
+    def cuts(self, word: str) -> bool:
+        return len(word) > self.n_characters - 2
+
+    def knows(self, word: str) -> bool:
+        read = word[: self.n_characters - 2]
+        if self.words is not None and read in self.words:
+            return True
+        return self.characters is not None and (
+            not read or any(letter in self.characters for letter in read)
+        )
+
+    def _check(
+        self, name: str, table: dict[str, int] | None, more: tuple[str, ...]
+    ) -> None:
+        wanted = ("<oov>", "<pad>", *self.markers, *more)
+        missing = [mark for mark in wanted if table is not None and mark not in table]
+        if missing:
+            raise ValueError(f"{name} of a biLM lacks {', '.join(missing)}.")
 
     def state(self) -> dict[str, Any]:
         return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,10 @@ from skbert.text.windows import cut_windows, head_and_tail, word_borders
 
 
 class Pieces(NamedTuple):
-    """One text without special pieces: ids, and the word that each piece belongs to."""
+    """One text without special pieces: ids, and the word that each piece belongs to.
+
+    A piece has one id, or a row of them where encoders read words by their characters.
+    """
 
     ids: np.ndarray
     words: np.ndarray
@@ -22,10 +25,11 @@ class Pieces(NamedTuple):
 
 
 class Special(NamedTuple):
-    """A run of special pieces: ids, and the token type of each."""
+    """A run of special pieces: ids, the token type of each, whether pooling counts them."""
 
-    ids: tuple[int, ...] = ()
+    ids: tuple[Any, ...] = ()
     types: tuple[int, ...] = ()
+    counts: bool = True
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ def _special_part(special: Special) -> tuple[np.ndarray, ...]:
         np.array(special.ids, dtype=np.int32),
         np.array(special.types, dtype=np.int32),
         np.full(n_pieces, -1, dtype=np.int32),
-        np.ones(n_pieces, dtype=bool),
+        np.full(n_pieces, special.counts),
     )
 
 
@@ -90,13 +94,13 @@ class Encoding:
 
     Attributes
     ----------
-    input_ids : ndarray of shape (n_pieces,), int32
+    input_ids : ndarray of shape (n_pieces,) or (n_pieces, width), int32
     type_ids : ndarray of shape (n_pieces,), int32
         Token types: which text of a pair a piece belongs to, as the model counts them.
     word_index : ndarray of shape (n_pieces,), int32
         The caller's word of each piece, -1 for special pieces.
     owned : ndarray of shape (n_pieces,), bool
-        False where an overlapping window counts the piece.
+        False where an overlapping window counts the piece, or nobody does.
     sample_index : int
         The text that the window belongs to.
     """
@@ -197,7 +201,7 @@ class Batch:
     """Windows padded on the right to the longest of them, as arrays on the CPU.
 
     ``input_ids``, ``type_ids``, ``word_index``, ``mask`` (real pieces) and ``owned`` have
-    shape (n_rows, n_pieces).
+    shape (n_rows, n_pieces), ``input_ids`` one more axis where pieces are rows of ids.
     """
 
     input_ids: np.ndarray
@@ -217,8 +221,9 @@ def collate(encodings: Sequence[Encoding], pad_id: int) -> Batch:
     mask = np.arange(lengths.max(initial=0))[None, :] < lengths[:, None]
 
     def padded(name: str, value: int, dtype: type) -> np.ndarray:
-        out: np.ndarray = np.full(mask.shape, value, dtype=dtype)
-        out[mask] = np.concatenate([getattr(e, name) for e in encodings])
+        parts = np.concatenate([getattr(e, name) for e in encodings])
+        out: np.ndarray = np.full(mask.shape + parts.shape[1:], value, dtype=dtype)
+        out[mask] = parts
         return out
 
     return Batch(

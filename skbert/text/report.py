@@ -32,12 +32,15 @@ class ReadingReport:
         Positions of texts of which pieces were left out.
     long_words : set of int
         Positions of texts with words too long for the vocabulary.
+    cut_words : set of int
+        Positions of texts with words of which only the first characters were read.
     n_pieces, n_unknown : int
         Pieces read, and how many of them stand for something unknown.
     """
 
     cut: set[int] = field(default_factory=set)
     long_words: set[int] = field(default_factory=set)
+    cut_words: set[int] = field(default_factory=set)
     n_pieces: int = 0
     n_unknown: int = 0
 
@@ -45,6 +48,7 @@ class ReadingReport:
         """Take over a report on distinct rows, which stand at these positions."""
         self.cut.update(p for row in other.cut for p in positions[row])
         self.long_words.update(p for row in other.long_words for p in positions[row])
+        self.cut_words.update(p for row in other.cut_words for p in positions[row])
         self.n_pieces += other.n_pieces
         self.n_unknown += other.n_unknown
 
@@ -73,6 +77,15 @@ class ReadingReport:
                 f"{caller} read words that are too long for the vocabulary of the model "
                 f"as one unknown piece each, in {len(self.long_words)} of {n_rows} rows "
                 f"(first positions: {sorted(self.long_words)[:5]}). Two such words have "
+                "the same vector; shorten or split them if they matter.",
+                VocabularyWarning,
+                stacklevel=level,
+            )
+        if self.cut_words:
+            warnings.warn(
+                f"{caller} read only the beginning of words that have more characters "
+                f"than the model reads, in {len(self.cut_words)} of {n_rows} rows (first "
+                f"positions: {sorted(self.cut_words)[:5]}). Words that begin alike have "
                 "the same vector; shorten or split them if they matter.",
                 VocabularyWarning,
                 stacklevel=level,
