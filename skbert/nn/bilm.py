@@ -140,26 +140,77 @@ class Bilm(nn.Module):
             the forward and the backward direction.
         state : BilmState
         """
-        device = tokens.device
-        steps = StepOrder(lengths, device)
+        steps = StepOrder(lengths, tokens.device)
         if state is None:
             state = self.zero_state(len(lengths))
-        n_layers = self.config.n_layers if n_layers is None else n_layers
         halves: list[list[torch.Tensor]] = [[tokens], [tokens]]
         ends: BilmState = ([], [])
-        for side, stack in enumerate((self.onward, self.backward_)):
-            index = steps.backward if side else steps.onward
-            values = tokens[index]
-            for number, lstm in enumerate(stack[:n_layers]):
-                start = LSTMState(*(part[steps.rows] for part in state[side][number]))
-                outputs, end = lstm(values, steps.sizes, start)
-                with_skip = number and self.config.use_skip_connections
-                values = outputs + values if with_skip else outputs
-                # Back to the order of the tokens, and of the rows.
-                halves[side].append(torch.empty_like(values).index_copy(0, index, values))
-                ends[side].append(LSTMState(*(part[steps.rows_back] for part in end)))
+        for side, index in enumerate((steps.onward, steps.backward)):
+            outputs, behind = self.run(
+                side,
+                tokens[index],
+                steps.sizes,
+                [LSTMState(*(part[steps.rows] for part in layer)) for layer in state[side]],
+                n_layers=n_layers,
+            )
+            # Back to the order of the tokens, and of the rows.
+            halves[side] += [torch.empty_like(o).index_copy(0, index, o) for o in outputs]
+            ends[side].extend(
+                LSTMState(*(part[steps.rows_back] for part in layer)) for layer in behind
+            )
         layers = [torch.cat(both, dim=1) for both in zip(*halves, strict=True)]
         return layers, ends
+
+    def run(
+        self,
+        side: int,
+        values: torch.Tensor,
+        sizes: Sequence[int],
+        state: Sequence[LSTMState],
+        *,
+        n_layers: int | None = None,
+        dropout: float = 0.0,
+    ) -> tuple[list[torch.Tensor], list[LSTMState]]:
+        """Outputs of the layers of one direction, 0 being the forward one.
+
+        Parameters
+        ----------
+        side : {0, 1}
+        values : Tensor of shape (n_tokens, projection_dim)
+            Vectors of tokens in the order in which they are read, as of ``StepOrder``.
+        sizes : sequence of int
+            Rows that are read at each step.
+        state : sequence of LSTMState
+            For each layer.
+        n_layers : int or None, default=None
+            Lowest layers to run; None is all.
+        dropout : float, default=0.0
+            Share of what each layer reads that is put to zero; what a layer adds of its
+            input is that too.
+
+        Returns
+        -------
+        outputs : list of Tensor of shape (n_tokens, projection_dim)
+        state : list of LSTMState
+        """
+        outputs, ends = [], []
+        stack = (self.onward, self.backward_)[side]
+        for number, lstm in enumerate(stack[:n_layers]):
+            if dropout:
+                values = nn.functional.dropout(values, dropout)
+            output, end = lstm(values, sizes, state[number])
+            with_skip = number and self.config.use_skip_connections
+            values = output + values if with_skip else output
+            outputs.append(values)
+            ends.append(end)
+        return outputs, ends
+
+    @torch.no_grad()
+    def draw_weights(self) -> None:
+        """Draw new weights from torch's generator, as the originals do."""
+        self.token_encoder.draw_weights()
+        for lstm in (*self.onward, *self.backward_):
+            lstm.draw_weights()  # type: ignore[operator]
 
 
 class StepOrder:

@@ -76,6 +76,19 @@ class ProjectedLSTM(nn.Module):
             self.bias.new_zeros(n_rows, self.cell_size),
         )
 
+    @torch.no_grad()
+    def draw_weights(self) -> None:
+        """Glorot's uniform numbers; forget gates start half open."""
+        size = self.cell_size
+        n_inputs = self.input_weight.shape[1] + self.output_weight.shape[1]
+        bound = math.sqrt(6 / (n_inputs + 4 * size))
+        self.input_weight.uniform_(-bound, bound)
+        self.output_weight.uniform_(-bound, bound)
+        self.bias.zero_()
+        self.bias[size : 2 * size] = 1
+        if self.projection is not None:
+            nn.init.xavier_uniform_(self.projection)
+
     def forward(
         self, values: torch.Tensor, sizes: Sequence[int], state: LSTMState
     ) -> tuple[torch.Tensor, LSTMState]:

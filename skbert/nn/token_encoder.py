@@ -77,6 +77,33 @@ class TokenEncoder(nn.Module):
             self.projection = nn.utils.skip_init(nn.Linear, n_inputs, output_size)
         self._activate = ACTIVATIONS[activation]
 
+    @torch.no_grad()
+    def draw_weights(self) -> None:
+        """Draw new weights from torch's generator, as bilm-tf does.
+
+        Row 0 of the characters, which stands for a masked word, is zeros.
+        """
+        if self.words is not None:
+            nn.init.xavier_uniform_(self.words)
+        if self.characters is not None:
+            self.characters.uniform_(-1, 1)
+            self.characters[0] = 0
+        for convolve in self.convolutions:
+            n_inputs = convolve.weight[0].numel()  # type: ignore[index]
+            if self._activate is torch.relu:
+                nn.init.uniform_(convolve.weight, -0.05, 0.05)  # type: ignore[arg-type]
+            else:
+                nn.init.normal_(convolve.weight, 0, n_inputs**-0.5)  # type: ignore[arg-type]
+            nn.init.zeros_(convolve.bias)  # type: ignore[arg-type]
+        for highway in self.highways:
+            nn.init.normal_(highway.weight, 0, highway.in_features**-0.5)  # type: ignore
+            bias: torch.Tensor = highway.bias  # type: ignore[assignment]
+            bias.zero_()
+            bias[: len(bias) // 2] = -2  # at first, what comes in goes through
+        if self.projection is not None:
+            nn.init.normal_(self.projection.weight, 0, self.projection.in_features**-0.5)
+            nn.init.zeros_(self.projection.bias)
+
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """Vectors, (n_words, output_size), of rows of integers, (n_words, width)."""
         parts = []
