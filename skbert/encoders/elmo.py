@@ -25,11 +25,10 @@ NO_LIMIT = 2**31 - 1
 # Vectors of words that are kept, in bytes.
 CACHE_BYTES = 2**26
 
-# Words whose vectors are computed at a time, and the numbers of characters that they are
-# padded to. Of one shape, products round alike: a word has the same vector, to the bit,
-# whichever words it was met with, and so whether or not it was met before.
+# Words whose vectors are computed at a time. Of one shape, products round alike: a word
+# has the same vector, to the bit, whichever words it was met with, and so whether or not
+# it was met before.
 BLOCK_WORDS = 16
-BLOCK_CHARACTERS = 8
 
 
 class ElmoEncoder(Encoder):
@@ -268,17 +267,8 @@ class ElmoEncoder(Encoder):
         """
         encoder = self.bilm.token_encoder
         parameter = next(self.bilm.parameters())
-        first, width = self.alphabet.first, rows.shape[1]
-        if width == first:  # no characters
-            ids = torch.from_numpy(rows.astype(np.int64))
-            return encoder(ids.to(parameter.device))
-        used = (rows[:, first:] != self.alphabet.pad)[:, ::-1].argmax(axis=1)
-        lengths = width - first - used + self.bilm.config.widest_filter
-        lengths = -(-lengths // BLOCK_CHARACTERS) * BLOCK_CHARACTERS
-        ends = np.minimum(first + lengths, width)
         out = parameter.new_empty((len(rows), self.bilm.config.projection_dim))
-        for end in np.unique(ends).tolist():
-            places = np.flatnonzero(ends == end)
+        for places, end in self.alphabet.by_length(rows, self.bilm.config.widest_filter):
             for start in range(0, len(places), BLOCK_WORDS):
                 block = places[start : start + BLOCK_WORDS]
                 full = np.resize(block, BLOCK_WORDS)

@@ -12,6 +12,9 @@ import numpy as np
 BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PAD = range(257, 262)
 N_BYTES_TABLE = 262
 
+# Numbers of characters that rows of words are padded to are multiples of it.
+COLUMNS = 8
+
 # What a token of white space is called in the dictionaries of ELMoForManyLangs.
 WHITE_SPACE = "\u3000"
 
@@ -67,6 +70,20 @@ class WordRows(ABC):
             dtype=np.int32,
         ).reshape(len(known), self.width)
         return distinct[places]
+
+    def by_length(self, rows: np.ndarray, margin: int) -> list[tuple[np.ndarray, int]]:
+        """Places of rows that need about as many columns, and how many these are.
+
+        ``margin`` columns of pads are kept: what is left out is like the last of them.
+        Columns go by `COLUMNS`, so that there are few groups.
+        """
+        width = rows.shape[1]
+        if width == self.first:  # no characters
+            return [(np.arange(len(rows)), width)]
+        pads = (rows[:, self.first :] != self.pad)[:, ::-1].argmax(axis=1)
+        columns = -(-(width - self.first - pads + margin) // COLUMNS) * COLUMNS
+        ends = np.minimum(self.first + columns, width)
+        return [(np.flatnonzero(ends == end), int(end)) for end in np.unique(ends)]
 
     def frame(self) -> np.ndarray:
         """Rows of the begin and the end of a sentence."""

@@ -264,8 +264,14 @@ def embed(bilm: Bilm, corpus: Corpus, words: np.ndarray) -> torch.Tensor:
     """Vectors of words, (n_words, projection_dim), each distinct one computed once."""
     distinct, places = np.unique(words, return_inverse=True)
     device = next(bilm.parameters()).device
-    rows = torch.from_numpy(corpus.rows[distinct].astype(np.int64))
-    return bilm.token_encoder(rows.to(device))[torch.from_numpy(places).to(device)]
+    rows = corpus.rows[distinct].astype(np.int64)
+    groups = corpus.alphabet.by_length(rows, bilm.config.widest_filter)
+    vectors = [
+        bilm.token_encoder(torch.from_numpy(rows[at, :end]).to(device))
+        for at, end in groups
+    ]
+    order = np.argsort(np.concatenate([at for at, _ in groups]))[places]
+    return torch.cat(vectors)[torch.from_numpy(order).to(device)]
 
 
 def word_losses(

@@ -27,12 +27,14 @@ class Corpus:
         What the token encoder reads of each distinct word.
     targets : ndarray of shape (n_distinct,), int64
         Number of each distinct word in the vocabulary.
+    alphabet : WordRows
     """
 
     words: np.ndarray
     ends: np.ndarray
     rows: np.ndarray
     targets: np.ndarray
+    alphabet: WordRows
 
     @classmethod
     def of(
@@ -55,6 +57,7 @@ class Corpus:
             np.cumsum([len(s) for s in sentences]),
             np.concatenate([alphabet.frame(), rows]),
             np.array(targets, dtype=np.int64),
+            alphabet,
         )
 
     def __len__(self) -> int:
