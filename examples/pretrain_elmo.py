@@ -8,10 +8,18 @@ Put the archives of the packages into a folder, the documentation as source arch
     pip download --no-deps -d archives --no-binary :all: \\
         django==5.2.19 sphinx==9.0.4 pytest==9.2.0 docutils==0.23.1 \\
         setuptools==84.2.1 flask==3.1.3 networkx==3.6.1
+
+and run, with a folder that holds the data sets banking77, goemotions and snips_intent::
+
+    python examples/pretrain_elmo.py archives data elmo-small-english
+
+It takes an hour or so on one core. With other texts the same few lines make an ELMo of
+another language or domain.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import html
 import json
@@ -24,6 +32,7 @@ from typing import Any, NamedTuple
 
 import regex as re
 
+from skbert import ElmoPretrainer
 from skbert.text.words import split_words
 
 
@@ -185,3 +194,36 @@ READERS = {
     "factbook": _read_factbook,
     "docs": _read_docs,
 }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("archives", type=Path)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("folder", type=Path, help="where the model goes")
+    options = parser.parse_args()
+    train, heldout = (
+        [sentence.split(" ") for sentence in part]
+        for part in read_corpus(options.archives, options.data)
+    )
+    pretrainer = ElmoPretrainer(
+        min_frequency=3,
+        max_epochs=2,
+        optimizer="adam",
+        learning_rate=LEARNING_RATE,
+        warmup=0.02,
+        schedule="linear",
+        batch_size=64,
+        checkpoint=options.folder / "checkpoint",
+        random_state=0,
+        verbose=1,
+    ).fit(train)
+    for direction in ("forward", "backward", "both"):
+        perplexity = pretrainer.perplexity(heldout, direction=direction)
+        print(f"perplexity of held-out sentences, {direction}: {perplexity:.2f}")
+    print(f"words: {len(pretrainer.vocabulary_)}; epochs: {pretrainer.history_}")
+    pretrainer.export(options.folder, dtype="float16")
+
+
+if __name__ == "__main__":
+    main()

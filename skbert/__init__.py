@@ -12,6 +12,7 @@ from skbert._version import __version__
 if TYPE_CHECKING:
     from skbert.estimators.bilstm import BiLSTMClassifier, BiLSTMTagger
     from skbert.estimators.classifier import BertClassifier
+    from skbert.estimators.pretrainer import ElmoPretrainer
     from skbert.estimators.regressor import BertRegressor
     from skbert.estimators.tagger import BertTagger
     from skbert.estimators.vectorizers import BertVectorizer
@@ -23,6 +24,7 @@ _HOMES = {
     "BertVectorizer": "skbert.estimators.vectorizers",
     "BiLSTMClassifier": "skbert.estimators.bilstm",
     "BiLSTMTagger": "skbert.estimators.bilstm",
+    "ElmoPretrainer": "skbert.estimators.pretrainer",
 }
 
 _MODULES = ("exceptions", "metrics", "model_selection")
@@ -34,6 +36,7 @@ __all__ = [
     "BertVectorizer",
     "BiLSTMClassifier",
     "BiLSTMTagger",
+    "ElmoPretrainer",
     "__version__",
 ]
 

@@ -9,8 +9,9 @@ import os
 import socket
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -18,6 +19,8 @@ from skbert.exceptions import ModelNotFoundError
 
 if TYPE_CHECKING:
     from skbert.encoders.base import Encoder
+
+AnyEncoder = TypeVar("AnyEncoder", bound="Encoder")
 
 # Models that come as Python packages: name, (package, folder in it, weights, SHA-256).
 PACKAGED = {
@@ -46,6 +49,8 @@ VOCABULARIES = (
     ("sentencepiece.bpe.model",),
     ("tokenizer.model",),
 )
+# Any one of these is a sign of an ELMo.
+ELMO_FILES = ("elmo.json", "options.json", "token_embedder.pkl")
 # What a download takes of a repository, besides the weights.
 SMALL_FILES = ["*.json", "*.txt", "*.model"]  # of subfolders too
 CONNECT_SECONDS = 0.9
@@ -82,28 +87,45 @@ def load_encoder(model: str | os.PathLike[str]) -> Encoder:
         is damaged.
     """
     folder = find_model(model)
+
+    def read() -> Encoder:
+        # transformers and torch take seconds to import: not before they are needed.
+        from skbert.encoders.transformer import TransformerEncoder
+
+        return TransformerEncoder.from_pretrained(folder)
+
+    return load_once((str(folder), *_stamps(folder)), str(folder), read)
+
+
+def load_once(key: tuple, where: str, read: Callable[[], AnyEncoder]) -> AnyEncoder:
+    """What ``read`` gives, or what it gave before, as long as somebody holds that.
+
+    Parameters
+    ----------
+    key : tuple
+        All that tells one model from another.
+    where : str
+        Where the model lies, for the error.
+    read : callable
+    """
     with _lock:
-        key = (str(folder), *_stamps(folder))
         encoder = _cache.get(key)
         if encoder is None:
-            # transformers and torch take seconds to import: not before they are needed.
-            from skbert.encoders.transformer import TransformerEncoder
-
             try:
-                encoder = TransformerEncoder.from_pretrained(folder)
+                encoder = read()
             except (ImportError, MemoryError):
                 raise
             except Exception as error:
                 if type(error) is ValueError:  # says enough
                     raise
                 raise ValueError(
-                    f"The model in {str(folder)!r} cannot be read: one of its files seems "
+                    f"The model in {where!r} cannot be read: one of its files seems "
                     f"to be damaged ({type(error).__name__}: {error}). Download or save "
                     "it again."
                 ) from error
             _cache[key] = encoder
         _latest[:] = [encoder]
-    return encoder
+    return encoder  # type: ignore[return-value]
 
 
 def find_model(model: str | os.PathLike[str]) -> Path:
@@ -137,6 +159,11 @@ def check_folder(folder: Path) -> None:
         missing.append("config.json")
     if not any(name in present for name in WEIGHTS):
         missing.append("weights (model.safetensors)")
+    if any((folder / name).exists() for name in ELMO_FILES):
+        raise ModelNotFoundError(
+            f"The folder {str(folder)!r} holds an ELMo, not a Hugging Face checkpoint. Use "
+            "ElmoVectorizer."
+        )
     missing += _missing_shards(folder)
     if not any(all(name in present for name in group) for group in VOCABULARIES):
         missing.append("a vocabulary (tokenizer.json, or the vocabulary file of its kind)")

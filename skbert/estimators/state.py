@@ -6,12 +6,15 @@ import inspect
 import os
 import warnings
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sklearn.base import BaseEstimator
 
 from skbert._version import __version__
 from skbert.exceptions import VersionWarning
+
+if TYPE_CHECKING:
+    from skbert.encoders.base import Encoder
 
 Self = TypeVar("Self", bound="SavedEstimator")
 
@@ -50,9 +53,7 @@ class SavedEstimator(BaseEstimator):
                 stacklevel=2,
             )
         if (encoder := state.pop(ENCODER_KEY, None)) is not None:
-            from skbert.encoders.transformer import TransformerEncoder
-
-            state["encoder_"] = TransformerEncoder.from_state(encoder)
+            state["encoder_"] = _restore(encoder)
         # A parameter that is younger than the saved estimator has its default, or repr
         # and clone would miss it.
         parameters = inspect.signature(type(self).__init__).parameters
@@ -108,3 +109,15 @@ class SavedEstimator(BaseEstimator):
         from skbert.estimators.persistence import load
 
         return load(cls, Path(os.path.expanduser(folder)))
+
+
+def _restore(state: dict[str, Any]) -> Encoder:
+    """The encoder of what its ``state`` gave."""
+    if state.get("kind") == "elmo":
+        from skbert.encoders.elmo import ElmoEncoder
+
+        return ElmoEncoder.from_state(state)
+
+    from skbert.encoders.transformer import TransformerEncoder
+
+    return TransformerEncoder.from_state(state)

@@ -210,7 +210,7 @@ class Bilm(nn.Module):
         """Draw new weights from torch's generator, as the originals do."""
         self.token_encoder.draw_weights()
         for lstm in (*self.onward, *self.backward_):
-            lstm.draw_weights()  # type: ignore[operator]
+            lstm.draw_weights()
 
 
 class StepOrder:

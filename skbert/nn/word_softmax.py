@@ -94,7 +94,9 @@ class AdaptiveSoftmax(nn.Module):
 
     def __init__(self, input_size: int, n_words: int) -> None:
         super().__init__()
-        cutoffs = sorted({max(1, int(share * n_words)) for share in CUTOFFS})
+        # A cluster's vectors are a quarter as wide as those of the one before.
+        n_clusters = min(len(CUTOFFS), int(math.log(input_size, 4)))
+        cutoffs = [max(1, int(share * n_words)) for share in CUTOFFS[:n_clusters]]
         self.layers = nn.AdaptiveLogSoftmaxWithLoss(
             input_size, n_words, cutoffs, div_value=4.0, head_bias=True
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skbert.nn.bilm import Bilm, BilmState
+from skbert.nn.bilm import Bilm
 from skbert.nn.lstm import LSTMState
 from skbert.nn.word_softmax import AdaptiveSoftmax, WordSoftmax
 from skbert.training.schedule import rate_factor
@@ -133,6 +134,15 @@ class Pretraining:
 
     # ---- written down and taken up
 
+    def recipe(self) -> str:
+        """A digest of all that decides how the run goes."""
+        hasher = hashlib.blake2b(repr((self.options, self.seed)).encode(), digest_size=20)
+        for part in (self.corpus.words, self.corpus.ends, self.corpus.targets):
+            hasher.update(np.ascontiguousarray(part).tobytes())
+        for parameter in self.parameters:  # as they are at the start
+            hasher.update(parameter.detach().cpu().numpy().tobytes())
+        return hasher.hexdigest()
+
     def state_dict(self) -> dict[str, Any]:
         """Tensors and numbers that ``load_state_dict`` goes on from."""
         return {
@@ -182,8 +192,7 @@ def pretrain(
     *,
     validate: Callable[[], float] | None,
     progress: Callable[[float], object],
-    on_epoch: Callable[[dict[str, Any]], object],
-    checkpoint: Callable[[dict[str, Any], bool], object],
+    checkpoint: Callable[[Callable[[], dict[str, Any]], bool], object],
     resumed: dict[str, Any] | None = None,
 ) -> PretrainingOutcome:
     """All steps of a run.
@@ -197,8 +206,6 @@ def pretrain(
         without a better one.
     progress : callable
         Is told the loss of each step.
-    on_epoch : callable
-        Is told each record.
     checkpoint : callable
         Is offered what to go on from, made by the function that it gets, and whether an
         epoch has just ended.
@@ -229,7 +236,7 @@ def pretrain(
         while run.step < epoch * run.n_steps_per_epoch:
             losses.append(sum(run.take_step()) / 2)
             progress(losses[-1])
-            checkpoint(snapshot, False)  # type: ignore[arg-type]
+            checkpoint(snapshot, False)
         record: dict[str, Any] = {
             "epoch": epoch,
             "loss": float(np.mean(losses)),
@@ -249,10 +256,9 @@ def pretrain(
             outcome.best_epoch = epoch
             if validate is not None:
                 best = [parameter.detach().clone() for parameter in run.parameters]
-        on_epoch(record)
         if epoch - outcome.best_epoch >= run.options.n_iter_no_change and validate:
             break
-        checkpoint(snapshot, True)  # type: ignore[arg-type]
+        checkpoint(snapshot, True)
     if best is not None:
         with torch.no_grad():
             for parameter, value in zip(run.parameters, best, strict=True):
@@ -310,5 +316,3 @@ def word_losses(
                 losses = softmax(outputs[-1], numbers).double().cpu().numpy()
                 out[side, [starts[r] + step for r, step in at]] = losses
     return out
-
-

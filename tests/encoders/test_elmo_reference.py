@@ -13,8 +13,8 @@ import torch
 from skbert.encoders.elmo import ElmoEncoder
 from skbert.encoders.elmo_formats import read_allennlp, read_own, write_allennlp, write_own
 from skbert.encoders.elmo_many_langs import read_many_langs
-from skbert.text.encoding import collate
 from skbert.text.characters import ByteRows
+from skbert.text.encoding import collate
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "elmo"
 pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason="needs shared/elmo")

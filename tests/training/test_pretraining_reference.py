@@ -84,7 +84,7 @@ def test_thirty_steps(tmp_path: Path) -> None:
         n_iter_no_change=1,
     )
     run = Pretraining(bilm, softmax, corpus(encoder), options, seed=0)
-    for side, stream in enumerate(run.streams):
+    for side in (0, 1):
         order = itertools.cycle(range(len(run.corpus)))
         run.streams[side] = Stream(
             run.corpus, backward=bool(side), n_rows=2, n_steps=10, order=order
@@ -126,7 +126,9 @@ def test_sampled_softmax() -> None:
     softmax.load_state_dict(parts)
     x = torch.from_numpy(case["x"]).requires_grad_()
     y = torch.from_numpy(case["y"][:, 0])
-    losses = softmax.sampled(x, y, torch.from_numpy(case["sampled"]), int(case["num_tries"]))
+    losses = softmax.sampled(
+        x, y, torch.from_numpy(case["sampled"]), int(case["num_tries"])
+    )
     np.testing.assert_allclose(losses.detach(), case["loss"], rtol=0, atol=1e-5)
     losses.mean().backward()
     np.testing.assert_allclose(x.grad, case["grad_x"], rtol=0, atol=1e-5)
