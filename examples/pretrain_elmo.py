@@ -210,7 +210,7 @@ def main() -> None:
         min_frequency=3,
         max_epochs=2,
         optimizer="adam",
-        learning_rate=LEARNING_RATE,
+        learning_rate=3e-3,
         warmup=0.02,
         schedule="linear",
         batch_size=64,
