@@ -66,9 +66,11 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
     layers : int, list of int or "all", default=-1
         Whose outputs to use: 0 is the embeddings, 1 the lowest layer; negative numbers
         count from the top, -1 being the last layer. "all" includes the embeddings.
-    layer_pooling : {"mean", "sum", "concat"}, default="mean"
+    layer_pooling : {"mean", "sum", "concat", "stack"}, default="mean"
         How several layers become one vector. ``layers=[-4, -3, -2, -1]`` with "concat" is
-        the best feature-based variant of the BERT paper [1]_, table 7.
+        the best feature-based variant of the BERT paper [1]_, table 7. "stack" keeps them
+        apart, for a head that learns what each is worth, such as ``BiLSTMTagger``; only
+        for ``output="words"``.
     normalize : bool, default=False
         Scale every vector to Euclidean length 1 (a vector of zeros stays).
     max_length : int or None, default=None
@@ -166,7 +168,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         "pooling": option("auto", "mean", "cls", "max", "last"),
         "word_pooling": option("mean", "first", "last", "max"),
         "layers": integer() | sequence_of_ints() | option("all"),
-        "layer_pooling": option("mean", "sum", "concat"),
+        "layer_pooling": option("mean", "sum", "concat", "stack"),
         "normalize": boolean(),
         "max_length": integer(1) | option(None),
         "long_text": option("auto", "truncate", "head_tail", "windows"),
@@ -235,6 +237,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
             If the model is not to be had.
         """
         check_params(self, self._rules)
+        self._check_layer_pooling()
         rows = self._check_rows(X, reset=True)
 
         from skbert.encoders.loading import load_encoder
@@ -268,9 +271,11 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         -------
         ndarray of shape (n_samples, n_features_out_), float32
             With ``output="words"`` instead an object array of shape (n_samples,) that
-            holds one float32 array of shape (n_words, n_features_out_) for each row. A
-            word without pieces is a vector of zeros; an empty text has the vector of the
-            special pieces alone, or zeros where the model adds none.
+            holds one float32 array of shape (n_words, n_features_out_) for each row, with
+            ``layer_pooling="stack"`` of shape (n_words, n_layers, n_features_out_) and
+            layers in the order of ``layers_``. A word without pieces is a vector of
+            zeros; an empty text has the vector of the special pieces alone, or zeros
+            where the model adds none.
 
         Raises
         ------
@@ -282,6 +287,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         """
         check_is_fitted(self)
         self._check_unchanged()
+        self._check_layer_pooling()
         rows = self._check_rows(X, reset=False)
         self._check_room(self.encoder_, rows)
         if self.output == "words":
@@ -300,6 +306,10 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns: the class name in lower case and a number.
 
+        Only there for ``output="document"``: words are no columns, so that scikit-learn
+        leaves their arrays as they are. The last axis of these is as long as
+        ``n_features_out_``.
+
         Parameters
         ----------
         input_features : ignored
@@ -311,6 +321,14 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         return super().get_feature_names_out(input_features)
 
     # ---- resolving parameters against the model
+
+    def _check_layer_pooling(self) -> None:
+        if self.layer_pooling == "stack" and self.output == "document":
+            raise ValueError(
+                f"The 'layer_pooling' parameter of {type(self).__name__} must be 'mean', "
+                "'sum' or 'concat' for output='document', which gives each row one vector. "
+                "Got 'stack'. Set output='words' for a vector of each word and layer."
+            )
 
     def _resolve(self, encoder: Encoder) -> dict[str, Any]:
         """Fitted attributes that follow from the parameters and the model."""

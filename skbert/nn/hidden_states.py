@@ -23,17 +23,20 @@ class HiddenStates(NamedTuple):
     mask: torch.Tensor
 
     def combine(self, how: str) -> torch.Tensor:
-        """Mean, sum or concatenation of the layers.
+        """Mean, sum or concatenation of the layers, or each of them.
 
         Parameters
         ----------
-        how : {"mean", "sum", "concat"}
+        how : {"mean", "sum", "concat", "stack"}
 
         Returns
         -------
         Tensor of shape (n_rows, n_pieces, size)
-            ``size`` is hidden_size, times the number of layers under "concat".
+            ``size`` is hidden_size, times the number of layers under "concat". Under
+            "stack" the shape is (n_rows, n_pieces, n_layers, hidden_size).
         """
+        if how == "stack":
+            return torch.stack(self.layers, dim=2)
         if len(self.layers) == 1:
             return self.layers[0]
         if how == "concat":

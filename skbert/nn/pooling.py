@@ -44,14 +44,14 @@ def pool_words(
 
     Parameters
     ----------
-    states : Tensor of shape (n_rows, n_pieces, hidden_size)
+    states : Tensor of shape (n_rows, n_pieces, ..., hidden_size)
     word_index : Tensor of shape (n_rows, n_pieces), int64
         Word of each piece, -1 for a piece that counts for none.
     how : {"mean", "max", "first", "last"}
 
     Returns
     -------
-    vectors : Tensor of shape (n_words, hidden_size), float32
+    vectors : Tensor of shape (n_words, ..., hidden_size), float32
         Row by row, words in order; words without pieces are not among them.
     rows : Tensor of shape (n_words,), int64
     words : Tensor of shape (n_words,), int64
@@ -75,7 +75,7 @@ def pool_runs(pieces: torch.Tensor, counts: torch.Tensor, how: str) -> torch.Ten
 
     Parameters
     ----------
-    pieces : Tensor of shape (n_pieces, hidden_size)
+    pieces : Tensor of shape (n_pieces, ..., hidden_size)
         Those of the first run, then of the second and so on.
     counts : Tensor of shape (n_runs,), int64
         Pieces of each run, at least one.
@@ -83,7 +83,7 @@ def pool_runs(pieces: torch.Tensor, counts: torch.Tensor, how: str) -> torch.Ten
 
     Returns
     -------
-    Tensor of shape (n_runs, hidden_size)
+    Tensor of shape (n_runs, ..., hidden_size)
     """
     ends = counts.cumsum(0)
     if how == "first":
@@ -91,8 +91,9 @@ def pool_runs(pieces: torch.Tensor, counts: torch.Tensor, how: str) -> torch.Ten
     if how == "last":
         return pieces[ends - 1]
     group = torch.repeat_interleave(torch.arange(len(counts), device=ends.device), counts)
-    vectors = pieces.new_zeros((len(counts), pieces.shape[1]))
+    vectors = pieces.new_zeros((len(counts), *pieces.shape[1:]))
+    ones = [1] * (pieces.ndim - 1)
     if how == "mean":
-        return vectors.index_add(0, group, pieces) / counts.unsqueeze(1)
-    index = group.unsqueeze(1).expand_as(pieces)
+        return vectors.index_add(0, group, pieces) / counts.view(-1, *ones)
+    index = group.view(-1, *ones).expand_as(pieces)
     return vectors.scatter_reduce(0, index, pieces, "amax", include_self=False)

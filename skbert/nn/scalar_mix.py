@@ -51,4 +51,5 @@ class ScalarMix(nn.Module):
                 flat = counted.reshape(-1, *layers.shape[-2:])
                 variance, mean = torch.var_mean(flat, (0, 2), correction=0, keepdim=True)
                 layers = (layers - mean[0]) / (variance[0] + self.layer_norm_eps).sqrt()
-            return self.gamma * (self.weights.softmax(dim=0) @ layers)
+            shares = self.gamma * self.weights.softmax(dim=0)
+            return torch.einsum("l,...lf->...f", shares, layers)

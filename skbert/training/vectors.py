@@ -30,7 +30,8 @@ class Reader:
     ----------
     encoder : Encoder
     layers : sequence of int
-    layer_pooling : {"mean", "sum", "concat"}
+    layer_pooling : {"mean", "sum", "concat", "stack"}
+        "stack" gives a word a vector of each layer; not for documents.
     pooling : str
         For documents "mean", "cls", "max" or "last"; for words "mean", "first", "last" or
         "max".
@@ -49,8 +50,14 @@ class Reader:
     size: int
     missing: float = 0.0
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of what a text or a word is given."""
+        stacked = self.layer_pooling == "stack"
+        return (len(self.layers), self.size) if stacked else (self.size,)
+
     def states(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """One layer's worth of states, and the mask of real pieces."""
+        """What the layers come to, and the mask of real pieces."""
         hidden = self.encoder.forward(batch, self.layers)
         return hidden.combine(self.layer_pooling), hidden.mask
 
@@ -92,7 +99,7 @@ class DocumentReader(Reader):
 
 
 class WordReader(Reader):
-    """One vector for each word of each row."""
+    """One vector for each word of each row, or one of each layer."""
 
     def compute(self, batch: Batch) -> list[Any]:
         """For each window the words it owns, their vectors and numbers of pieces."""
@@ -114,7 +121,7 @@ class WordReader(Reader):
         A word longer than a window has pieces in several; its parts are pooled as its
         pieces are.
         """
-        out = np.full((len(row), self.size), self.missing, np.float32)
+        out = np.full((len(row), *self.shape), self.missing, np.float32)
         seen = np.zeros(len(row), np.int64)
         for words, vectors, counts in windows:
             new = vectors

@@ -107,6 +107,15 @@ def test_pool_words_is_a_plain_loop(how, index):
 
 
 @pytest.mark.parametrize("how", HOWS)
+def test_stacked_layers_are_pooled_each_alone(how):
+    word_index = torch.tensor(WORD_INDEX["gaps"])
+    layers = [draw_states()[:2], draw_states()[:2] * 2 - 1]
+    expected = [pool_words(layer, word_index, how)[0] for layer in layers]
+    vectors = pool_words(torch.stack(layers, dim=2), word_index, how)[0]
+    torch.testing.assert_close(vectors, torch.stack(expected, dim=1))
+
+
+@pytest.mark.parametrize("how", HOWS)
 def test_pool_words_without_any_word(how):
     vectors, rows, words, counts = pool_words(
         draw_states(), torch.full((N_ROWS, N_PIECES), -1), how
@@ -138,12 +147,14 @@ def test_combine_is_what_it_says():
     assert torch.allclose(hidden.combine("mean"), (a + b + c) / 3, atol=1e-6)
     assert torch.allclose(hidden.combine("sum"), a + b + c, atol=1e-6)
     assert torch.equal(hidden.combine("concat"), torch.cat([a, b, c], dim=2))
+    assert torch.equal(hidden.combine("stack").unbind(2)[1], b)
 
 
 @pytest.mark.parametrize("how", ["mean", "sum", "concat"])
 def test_one_layer_is_itself(how):
     hidden = HiddenStates((draw_states(),), masks()["right"])
     assert hidden.combine(how) is hidden.layers[0]
+    assert torch.equal(hidden.combine("stack"), hidden.layers[0].unsqueeze(2))
 
 
 def test_layers_in_half_precision_are_summed_in_float32():
