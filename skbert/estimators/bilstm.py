@@ -27,6 +27,10 @@ class BiLSTMTagger(TaggingMixin, WordVectorEstimator):
     word of which the vectorizer's tokenizer leaves nothing is a vector of zeros like any
     other here.
 
+    Rows may have a vector of each layer, as with ``layer_pooling="stack"``. The sum of
+    ``gamma_ * layer_weights_[l]`` times layer l then takes their place, where ``gamma_``
+    and ``layer_weights_``, a softmax, are learned with the rest, as in ELMo [3]_.
+
     Parameters
     ----------
     head : {"softmax", "crf"}, default="crf"
@@ -46,7 +50,7 @@ class BiLSTMTagger(TaggingMixin, WordVectorEstimator):
     learning_rate : float, default=5e-3
         Highest rate.
     weight_decay : float, default=0.01
-        Of AdamW; not on biases.
+        Of AdamW; not on biases, nor on the mix of layers.
     warmup : float, default=0.1
         Share of the steps in which the rate rises.
     schedule : {"linear", "cosine", "constant"}, default="linear"
@@ -110,6 +114,12 @@ class BiLSTMTagger(TaggingMixin, WordVectorEstimator):
         How often ``micro_batch_size="auto"`` was halved for lack of GPU memory.
     n_features_in_ : int
         Width of the vectors.
+    n_layers_in_ : int
+        Layers of each word. This and the next two are only there for vectors of each layer.
+    layer_weights_ : ndarray of shape (n_layers,)
+        What each layer is worth: shares that were learned and sum to 1.
+    gamma_ : float
+        Learned factor of the mix.
 
     See Also
     --------
@@ -120,6 +130,7 @@ class BiLSTMTagger(TaggingMixin, WordVectorEstimator):
     ----------
     .. [1] Huang, Xu and Yu (2015), Bidirectional LSTM-CRF models for sequence tagging.
     .. [2] Lample et al. (2016), Neural architectures for named entity recognition.
+    .. [3] Peters et al. (2018), Deep contextualized word representations, equation 1.
 
     Examples
     --------
@@ -208,8 +219,8 @@ class BiLSTMTagger(TaggingMixin, WordVectorEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples,)
-            Holds an array of shape (n_words, n_features) for each sentence. May be memory
-            maps.
+            Holds an array of shape (n_words, n_features) for each sentence, or of shape
+            (n_words, n_layers, n_features). May be memory maps.
         y : array-like of shape (n_samples,)
             A list of as many tags for each sentence.
         sample_weight : array-like of shape (n_samples,) or None
@@ -354,6 +365,10 @@ class BiLSTMClassifier(ClassesMixin, WordVectorEstimator):
     Stands behind a vectorizer with ``output="words"`` in a pipeline. The vectors do not
     change: where the labelled data allow to train the encoder too, ``BertClassifier`` does.
 
+    Rows may have a vector of each layer, as with ``layer_pooling="stack"``. The sum of
+    ``gamma_ * layer_weights_[l]`` times layer l then takes their place, where ``gamma_``
+    and ``layer_weights_``, a softmax, are learned with the rest, as in ELMo [3]_.
+
     Parameters
     ----------
     pooling : {"max", "mean", "attention"}, default="max"
@@ -370,7 +385,7 @@ class BiLSTMClassifier(ClassesMixin, WordVectorEstimator):
     learning_rate : float, default=5e-3
         Highest rate.
     weight_decay : float, default=0.01
-        Of AdamW; not on biases.
+        Of AdamW; not on biases, nor on the mix of layers.
     warmup : float, default=0.1
         Share of the steps in which the rate rises.
     schedule : {"linear", "cosine", "constant"}, default="linear"
@@ -431,6 +446,12 @@ class BiLSTMClassifier(ClassesMixin, WordVectorEstimator):
         How often ``micro_batch_size="auto"`` was halved for lack of GPU memory.
     n_features_in_ : int
         Width of the vectors.
+    n_layers_in_ : int
+        Layers of each word. This and the next two are only there for vectors of each layer.
+    layer_weights_ : ndarray of shape (n_layers,)
+        What each layer is worth: shares that were learned and sum to 1.
+    gamma_ : float
+        Learned factor of the mix.
 
     See Also
     --------
@@ -443,6 +464,7 @@ class BiLSTMClassifier(ClassesMixin, WordVectorEstimator):
        representations from natural language inference data, section 3.2.
     .. [2] Yang et al. (2016), Hierarchical attention networks for document
        classification, section 2.2.
+    .. [3] Peters et al. (2018), Deep contextualized word representations, equation 1.
 
     Examples
     --------
@@ -532,8 +554,8 @@ class BiLSTMClassifier(ClassesMixin, WordVectorEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples,)
-            Holds an array of shape (n_words, n_features) for each text. May be memory
-            maps.
+            Holds an array of shape (n_words, n_features) for each text, or of shape
+            (n_words, n_layers, n_features). May be memory maps.
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
             Labels of any type; for multi-label an indicator matrix of zeros and ones, or
             one list of strings per row.
@@ -567,6 +589,7 @@ class BiLSTMClassifier(ClassesMixin, WordVectorEstimator):
             n_lstm_layers=self.n_lstm_layers,
             dropout=dropout,
             pooling=self.pooling,
+            n_layers=getattr(self, "n_layers_in_", None),
         )
 
     def _predict_outputs(self, X: Any) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from skbert.nn.tagging import TaggingHead
 
-# Words whose emissions are decoded at a time.
+# Words, or vectors of words where each has several, that are decoded at a time.
 DECODE_WORDS = 4096
 
 
@@ -53,8 +54,9 @@ class Tagged(NamedTuple):
 class TaggingMixin:
     """Targets, decoding and scores of estimators that give each word a tag.
 
-    Vectors of the words of a sentence are an array of shape (n_words, n_features). A word
-    that could not be read is marked in it (``training.source.UNREAD``): it has no part in
+    Vectors of the words of a sentence are an array of shape (n_words, n_features), or
+    (n_words, n_layers_in_, n_features) where there is such an attribute. A word that
+    could not be read is marked in it (``training.source.UNREAD``): it has no part in
     training, and gets ``default_tag_`` or, where the scheme forbids that, the tag that an
     entity around it goes on with.
     """
@@ -128,6 +130,7 @@ class TaggingMixin:
             dropout=dropout,
             crf=self.head == "crf",
             allowed=allowed,
+            n_layers=getattr(self, "n_layers_in_", None),
         )
 
     @with_callbacks
@@ -273,7 +276,7 @@ class TaggingMixin:
         for group in grouped(rows):
             vectors = [row for _, row in group]
             if head is None:
-                head = self._fitted_head(vectors[0].shape[1], device)
+                head = self._fitted_head(vectors[0].shape[-1], device)
             source = WordVectorSource(vectors, device)
             batch, words = source.batch(np.arange(len(vectors))), source.words
             lengths = batch.lengths
@@ -406,15 +409,15 @@ def _allowed(tags: tuple[str, ...], scheme: str) -> tuple[np.ndarray, ...]:
 def grouped(
     rows: Iterable[tuple[list[int], np.ndarray]],
 ) -> Iterator[list[tuple[list[int], np.ndarray]]]:
-    """Rows of about `DECODE_WORDS` words together."""
+    """Rows of about `DECODE_WORDS` vectors together."""
     group: list[tuple[list[int], np.ndarray]] = []
-    n_words = 0
+    n_vectors = 0
     for row in rows:
         group.append(row)
-        n_words += len(row[1]) + 1
-        if n_words >= DECODE_WORDS:
+        n_vectors += math.prod(row[1].shape[:-1]) + 1
+        if n_vectors >= DECODE_WORDS:
             yield group
-            group, n_words = [], 0
+            group, n_vectors = [], 0
     if group:
         yield group
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.sparse import issparse
+from scipy.special import softmax
 
 from skbert.estimators.params import Rule, integer, real
 from skbert.estimators.state import SavedEstimator
@@ -29,9 +30,14 @@ _ADVICE = "Put a vectorizer with output='words' before it, such as BertVectorize
 
 
 class WordVectorEstimator(TrainingMixin, SavedEstimator):
-    """Base of estimators whose rows are arrays of vectors of words."""
+    """Base of estimators whose rows are arrays of vectors of words.
+
+    Where a word has a vector of each layer, the head begins with a ``ScalarMix``.
+    """
 
     head_: dict[str, np.ndarray]
+    n_features_in_: int
+    n_layers_in_: int
 
     _rules: ClassVar[dict[str, Rule]] = {
         **TRAINING_RULES,
@@ -81,6 +87,25 @@ class WordVectorEstimator(TrainingMixin, SavedEstimator):
         self.warm_start = warm_start
         self.random_state = random_state
         self.verbose = verbose
+
+    @property
+    def layer_weights_(self) -> np.ndarray:
+        """Shares of the layers in the mix."""
+        return softmax(self._mixed_by("weights").astype(np.float64))
+
+    @property
+    def gamma_(self) -> float:
+        """What the mix is multiplied by."""
+        return float(self._mixed_by("gamma")[0])
+
+    def _mixed_by(self, part: str) -> np.ndarray:
+        head = getattr(self, "head_", {})
+        if f"mix.{part}" not in head:
+            raise AttributeError(
+                f"{type(self).__name__} has layer_weights_ and gamma_ only after a fit to "
+                "arrays of shape (n_words, n_layers, n_features)."
+            )
+        return head[f"mix.{part}"]
 
     def _fit_network(
         self,
@@ -141,22 +166,33 @@ class WordVectorEstimator(TrainingMixin, SavedEstimator):
         return outcome
 
     def _read_rows(self, X: Any, *, reset: bool) -> list[Any]:
-        rows = check_vectors(X, type(self).__name__)
-        n_features = max(row.shape[1] for row in rows)
+        name = type(self).__name__
+        rows = check_vectors(X, name)
+        at = next((at for at, row in enumerate(rows) if len(row)), None)
         if reset:
-            if not any(map(len, rows)):
+            if at is None:
                 raise ValueError(
-                    f"X of {type(self).__name__} holds no word at all, so there is nothing "
-                    "to learn from."
+                    f"X of {name} holds no word at all, so there is nothing to learn from."
                 )
-            self.n_features_in_ = n_features
-        rows = [row if len(row) else row.reshape(0, self.n_features_in_) for row in rows]
-        if any(len(row) and row.shape[1] != self.n_features_in_ for row in rows):
+            *n_layers, self.n_features_in_ = rows[at].shape[1:]
+            self.__dict__.pop("n_layers_in_", None)
+            if n_layers:
+                (self.n_layers_in_,) = n_layers
+        wanted: tuple[int, ...] = (self.n_features_in_,)
+        if hasattr(self, "n_layers_in_"):
+            wanted = (self.n_layers_in_, self.n_features_in_)
+        if at is not None and (came := rows[at].shape[1:]) != wanted:
+            if came[-1] != wanted[-1]:
+                raise ValueError(
+                    f"X has {came[-1]} features, but {name} is expecting {wanted[-1]} "
+                    "features as input. Use the vectorizer of fit."
+                )
+            shape = ", ".join(map(str, ("n_words", *wanted)))
             raise ValueError(
-                f"X has {n_features} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input. Use the vectorizer of fit."
+                f"X of {name} must hold arrays of shape ({shape}), as in fit. Got an array "
+                f"of shape {rows[at].shape} at position {at}. Use the vectorizer of fit."
             )
-        return rows
+        return [row if len(row) else row.reshape(0, *wanted) for row in rows]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -176,12 +212,15 @@ def check_vectors(X: Any, caller: str) -> list[np.ndarray]:
         If X holds texts, words, one vector for each row or anything else, or numbers that
         are not finite; the positions are named.
     """
-    must = f"X of {caller} must hold one array of shape (n_words, n_features) for each row."
+    must = (
+        f"X of {caller} must hold one array of shape (n_words, n_features) or (n_words, "
+        "n_layers, n_features) for each row."
+    )
     if issparse(X):
         raise TypeError(f"{must} Got sparse data of one vector for each row. {_ADVICE}")
     if isinstance(X, str) or not hasattr(X, "__len__"):
         raise ValueError(f"{must} Got an object of type {type(X).__name__}. {_ADVICE}")
-    if isinstance(X, np.ndarray) and X.ndim not in (1, 3):
+    if isinstance(X, np.ndarray) and X.ndim not in (1, 3, 4):
         raise ValueError(
             f"{must} Got an array of shape {X.shape}: one vector for each row. {_ADVICE}"
         )
@@ -189,9 +228,13 @@ def check_vectors(X: Any, caller: str) -> list[np.ndarray]:
     if not rows:
         raise ValueError(f"{must} Got 0 rows, while at least 1 is required.")
     arrays = [_check_row(row, must, at) for at, row in enumerate(rows)]
-    widths = {row.shape[1] for row in arrays if len(row)}
-    if len(widths) > 1:
-        raise ValueError(f"{must} Got vectors of several widths {sorted(widths)}.")
+    first: dict[tuple[int, ...], int] = {}  # where each shape of a word comes first
+    for at, row in enumerate(arrays):
+        if len(row):
+            first.setdefault(row.shape[1:], at)
+    if len(first) > 1:
+        seen = ", ".join(f"{arrays[at].shape} at position {at}" for at in first.values())
+        raise ValueError(f"{must} Rows may differ in n_words only. Got shapes {seen}.")
     # Numbers are read as float32, in which large ones are infinite.
     with np.errstate(over="ignore"):
         read = (row.astype(np.float32, copy=False) for row in arrays)
@@ -208,10 +251,12 @@ def _check_row(row: Any, must: str, at: int) -> np.ndarray:
     try:
         array = np.asarray(row)
     except ValueError:
-        array = np.empty(0, dtype=object)
-    if not array.size and array.ndim in (1, 2):
-        return np.empty((0, array.shape[1] if array.ndim == 2 else 0), np.float32)
-    if array.dtype.kind not in "fiu" or array.ndim != 2:
+        raise ValueError(
+            f"{must} Got vectors of several lengths at position {at}. {_ADVICE}"
+        ) from None
+    if array.ndim in (1, 2, 3) and not len(array):
+        return np.empty((0, 0), np.float32)
+    if array.dtype.kind not in "fiu" or array.ndim not in (2, 3) or not array.size:
         what = "a text" if isinstance(row, str) else f"an array of shape {array.shape}"
         kind = "" if array.dtype.kind in "fiu" else f" and dtype {array.dtype}"
         raise ValueError(f"{must} Got {what}{kind} at position {at}. {_ADVICE}")

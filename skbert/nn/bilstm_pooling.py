@@ -10,6 +10,7 @@ from torch.nn.utils import skip_init
 from skbert.nn.bilstm import BiLSTM
 from skbert.nn.heads import draw_linear, get_arrays, set_arrays
 from skbert.nn.ragged import to_padded
+from skbert.nn.scalar_mix import ScalarMix
 
 
 class PooledBiLSTM(nn.Module):
@@ -29,6 +30,8 @@ class PooledBiLSTM(nn.Module):
     pooling : {"max", "mean", "attention"}
         Attention weighs each state h by softmax(u . tanh(W h + b)), with learned u, W and b
         (Yang et al. 2016, Hierarchical attention networks, section 2.2).
+    n_layers : int or None, default=None
+        Vectors of each word, which are mixed to one first; None is one, without a mix.
     """
 
     def __init__(
@@ -40,8 +43,10 @@ class PooledBiLSTM(nn.Module):
         n_lstm_layers: int,
         dropout: float,
         pooling: str,
+        n_layers: int | None = None,
     ) -> None:
         super().__init__()
+        self.mix = None if n_layers is None else ScalarMix(n_layers)
         self.dropout = nn.Dropout(dropout)
         self.bilstm = BiLSTM(n_inputs, lstm_hidden_size, n_lstm_layers, dropout)
         size = self.bilstm.n_outputs
@@ -74,7 +79,7 @@ class PooledBiLSTM(nn.Module):
 
         Parameters
         ----------
-        vectors : Tensor of shape (n_words, n_inputs)
+        vectors : Tensor of shape (n_words, n_inputs) or (n_words, n_layers, n_inputs)
             The rows, one behind the other.
         lengths : Tensor of shape (n_rows,), int64
 
@@ -82,12 +87,13 @@ class PooledBiLSTM(nn.Module):
         -------
         Tensor of shape (n_rows, n_outputs)
         """
-        states = self.bilstm(self.dropout(vectors), lengths).float()
+        values = self.dropout(vectors if self.mix is None else self.mix(vectors))
+        states = self.bilstm(values, lengths).float()
         pooled = states.new_zeros((len(lengths), states.shape[1]))
         filled = lengths > 0
         if filled.any():
-            values, mask = to_padded(states, lengths[filled])
-            pooled[filled.to(pooled.device)] = self._pool(values, mask)
+            padded, mask = to_padded(states, lengths[filled])
+            pooled[filled.to(pooled.device)] = self._pool(padded, mask)
         return self.linear(self.dropout(pooled))
 
     def _pool(self, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -11,6 +11,7 @@ from skbert.nn.bilstm import BiLSTM
 from skbert.nn.crf import CRF, Allowed, viterbi
 from skbert.nn.heads import draw_linear, get_arrays, set_arrays
 from skbert.nn.ragged import to_padded
+from skbert.nn.scalar_mix import ScalarMix
 
 
 class TaggingHead(nn.Module):
@@ -32,6 +33,8 @@ class TaggingHead(nn.Module):
         Whether tags depend on their neighbours (Huang, Xu and Yu 2015).
     allowed : tuple of arrays or None
         Tags that may stand together, as of ``skbert.text.tags.allowed_transitions``.
+    n_layers : int or None, default=None
+        Vectors of each word, which are mixed to one first; None is one, without a mix.
     """
 
     def __init__(
@@ -44,8 +47,10 @@ class TaggingHead(nn.Module):
         dropout: float,
         crf: bool,
         allowed: Allowed | None = None,
+        n_layers: int | None = None,
     ) -> None:
         super().__init__()
+        self.mix = None if n_layers is None else ScalarMix(n_layers)
         self.dropout = nn.Dropout(dropout)
         self.bilstm: BiLSTM | None = None
         if lstm_hidden_size:
@@ -74,7 +79,7 @@ class TaggingHead(nn.Module):
 
         Parameters
         ----------
-        vectors : Tensor of shape (n_words, n_inputs)
+        vectors : Tensor of shape (n_words, n_inputs) or (n_words, n_layers, n_inputs)
         lengths : Tensor of shape (n_rows,), int64
             Words of each row.
 
@@ -82,7 +87,7 @@ class TaggingHead(nn.Module):
         -------
         Tensor of shape (n_words, n_tags)
         """
-        values = self.dropout(vectors)
+        values = self.dropout(vectors if self.mix is None else self.mix(vectors))
         if self.bilstm is not None:
             values = self.dropout(self.bilstm(values, lengths))
         return self.linear(values)

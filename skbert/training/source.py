@@ -167,7 +167,8 @@ class WordBatch:
     lengths : Tensor of shape (n_rows,), int64
         Words of each row.
     vectors : Tensor of shape (n_words, hidden_size) or None
-        Where the whole encoder is frozen, all that is needed.
+        Where the whole encoder is frozen, all that is needed. Where rows have a vector of
+        each layer, of shape (n_words, n_layers, hidden_size).
     windows : Batch or None
     pieces : Tensor of shape (n_kept_pieces,), int64, or None
         Where the pieces of the words stand in the flattened windows: those of the first
@@ -192,8 +193,12 @@ UNREAD = -np.inf
 
 
 def read_words(vectors: np.ndarray) -> np.ndarray:
-    """Places of the words that were read, of an array of shape (n_words, hidden_size)."""
-    return np.flatnonzero(vectors[:, 0] != UNREAD)
+    """Places of the words that were read.
+
+    ``vectors`` is of shape (n_words, hidden_size) or (n_words, n_layers, hidden_size).
+    """
+    first = vectors[:, 0] if vectors.ndim == 2 else vectors[:, 0, 0]
+    return np.flatnonzero(first != UNREAD)
 
 
 class WordVectorSource:
@@ -202,8 +207,8 @@ class WordVectorSource:
     Parameters
     ----------
     rows : sequence of ndarray of shape (n_words, hidden_size)
-        Of any float type; may lie in memory maps. A row of `UNREAD` is a word of which
-        the tokenizer left nothing.
+        Or (n_words, n_layers, hidden_size). Of any float type; may lie in memory maps. A
+        row of `UNREAD` is a word of which the tokenizer left nothing.
     device : torch.device
 
     Attributes

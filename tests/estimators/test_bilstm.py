@@ -151,7 +151,10 @@ def test_rows_of_one_length_may_be_one_array():
         (list(np.zeros((8, 6))), r"shape \(6,\) at position 0.*output='words'"),
         (["some text"] * 8, "a text .* at position 0"),
         ([["a", "b"]] * 8, "position 0"),
-        ([*X[:7], np.zeros((2, 5))], r"several widths \[5, 6\]"),
+        (
+            [*X[:7], np.zeros((2, 5))],
+            r"shapes \(3, 6\) at position 0, \(2, 5\) at position 7",
+        ),
         ([*X[:7], np.full((2, 6), np.nan)], r"NaN, infinity .* at positions \[7\]"),
         ([*X[:7], np.full((2, 6), 1e39)], r"too large for float32 at positions \[7\]"),
         ([], "0 rows"),
