@@ -12,6 +12,7 @@ from skbert._version import __version__
 if TYPE_CHECKING:
     from skbert.estimators.bilstm import BiLSTMClassifier, BiLSTMTagger
     from skbert.estimators.classifier import BertClassifier
+    from skbert.estimators.elmo_vectorizer import ElmoVectorizer
     from skbert.estimators.pretrainer import ElmoPretrainer
     from skbert.estimators.regressor import BertRegressor
     from skbert.estimators.tagger import BertTagger
@@ -25,6 +26,7 @@ _HOMES = {
     "BiLSTMClassifier": "skbert.estimators.bilstm",
     "BiLSTMTagger": "skbert.estimators.bilstm",
     "ElmoPretrainer": "skbert.estimators.pretrainer",
+    "ElmoVectorizer": "skbert.estimators.elmo_vectorizer",
 }
 
 _MODULES = ("exceptions", "metrics", "model_selection")
@@ -37,6 +39,7 @@ __all__ = [
     "BiLSTMClassifier",
     "BiLSTMTagger",
     "ElmoPretrainer",
+    "ElmoVectorizer",
     "__version__",
 ]
 

@@ -135,6 +135,7 @@ class ElmoEncoder(Encoder):
         then start from the state behind them. None is a start from zeros.
         """
         other = ElmoEncoder(self.bilm, self.alphabet, markers=markers, warm_up=self.warm_up)
+        other._words = self._words  # vectors of words do not depend on either
         if warm_up is not None:
             other.initial = other._state_behind(warm_up)
         return other

@@ -87,6 +87,8 @@ def _in_folder(folder: Path) -> tuple[list[Path], Read]:
         )
     options = [name for name in present if name.endswith("options.json")]
     weights = [name for name in present if name.endswith((".hdf5", ".h5"))]
+    if len(weights) > 1:  # others may be vectors that were kept
+        weights = [name for name in weights if Path(name).stem.endswith("weights")]
     if len(options) == len(weights) == 1:
         names = [*options, *weights, *(n for n in present if n == "vocab.txt")]
         return [folder / name for name in names], _read_paths

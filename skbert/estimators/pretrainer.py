@@ -490,7 +490,8 @@ class ElmoPretrainer(TextEstimator):
         if widest > self.max_characters_per_token:
             raise ValueError(
                 f"The 'filters' parameter of {type(self).__name__} must be at most as wide "
-                f"as 'max_characters_per_token', {self.max_characters_per_token}. Got {widest}."
+                f"as 'max_characters_per_token', {self.max_characters_per_token}. Got "
+                f"{widest}."
             )
         config = BilmConfig(
             projection_dim=self.projection_dim,

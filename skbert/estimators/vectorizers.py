@@ -1,43 +1,29 @@
-"""Texts and words to vectors, as scikit-learn transformers."""
+"""Texts and words to vectors by any Hugging Face encoder."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 from joblib import Memory
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
-from tqdm import tqdm
 
-from skbert.estimators.base import TextEstimator
 from skbert.estimators.params import (
     Rule,
     a,
-    boolean,
     check_params,
     integer,
     option,
     sequence_of_ints,
 )
-from skbert.text.report import ReadingReport
+from skbert.estimators.vectorizing import READING_RULES, Vectorizer
 
 if TYPE_CHECKING:
-    from sklearn.utils import Tags
-
     from skbert.encoders.base import Encoder
 
 
-def _has_columns(vectorizer: BertVectorizer) -> bool:
-    # Word vectors are ragged: without names scikit-learn leaves them as they are.
-    return vectorizer.output == "document"
-
-
-class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEstimator):
+class BertVectorizer(Vectorizer):
     """Vectors of texts or of their words from a frozen pretrained encoder.
 
     Reads texts with any Hugging Face encoder (BERT, RoBERTa, XLM-R, ALBERT, DistilBERT,
@@ -169,15 +155,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         "word_pooling": option("mean", "first", "last", "max"),
         "layers": integer() | sequence_of_ints() | option("all"),
         "layer_pooling": option("mean", "sum", "concat", "stack"),
-        "normalize": boolean(),
-        "max_length": integer(1) | option(None),
-        "long_text": option("auto", "truncate", "head_tail", "windows"),
-        "stride": integer(0),
-        "batch_size": integer(1) | option("auto"),
-        "device": a(str, "'auto', 'cpu', 'cuda', 'cuda:<number>' or 'mps'"),
-        "precision": option("auto", "float32", "bfloat16", "float16"),
-        "memory": a((str, os.PathLike, Memory), "a folder, a joblib.Memory") | option(None),
-        "verbose": integer(0) | boolean(),
+        **READING_RULES,
     }
 
     def __init__(
@@ -259,67 +237,6 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
             )
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
-        """Vectors of the rows of X, in their order.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples,)
-            Texts, pairs of texts or, with ``output="words"``, lists of words.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features_out_), float32
-            With ``output="words"`` instead an object array of shape (n_samples,) that
-            holds one float32 array of shape (n_words, n_features_out_) for each row, with
-            ``layer_pooling="stack"`` of shape (n_words, n_layers, n_features_out_) and
-            layers in the order of ``layers_``. A word without pieces is a vector of
-            zeros; an empty text has the vector of the special pieces alone, or zeros
-            where the model adds none.
-
-        Raises
-        ------
-        NotFittedError
-            If ``fit`` was not called.
-        ValueError
-            If X holds anything but texts; the positions are named. Also if a parameter
-            was changed that acts by ``fit``, such as ``layers``.
-        """
-        check_is_fitted(self)
-        self._check_unchanged()
-        self._check_layer_pooling()
-        rows = self._check_rows(X, reset=False)
-        self._check_room(self.encoder_, rows)
-        if self.output == "words":
-            out = np.empty(len(rows), dtype=object)
-        else:
-            out = np.zeros((len(rows), self.n_features_out_), dtype=np.float32)
-        report = ReadingReport()
-        for positions, value in self._vectors(rows, report):
-            for position in positions:
-                # Equal rows do not share one array: changing one may not change another.
-                out[position] = value.copy() if self.output == "words" else value
-        self._report(report, rows)
-        return out
-
-    @available_if(_has_columns)
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the columns: the class name in lower case and a number.
-
-        Only there for ``output="document"``: words are no columns, so that scikit-learn
-        leaves their arrays as they are. The last axis of these is as long as
-        ``n_features_out_``.
-
-        Parameters
-        ----------
-        input_features : ignored
-
-        Returns
-        -------
-        ndarray of str, of shape (n_features_out_,)
-        """
-        return super().get_feature_names_out(input_features)
-
     # ---- resolving parameters against the model
 
     def _check_layer_pooling(self) -> None:
@@ -345,65 +262,14 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         }
 
     def _resolve_layers(self, encoder: Encoder) -> list[int]:
-        top = encoder.n_layers
-        given: Any = self.layers
-        if given == "all":
-            return list(range(top + 1))
-        asked = list(given) if isinstance(given, list | tuple) else [given]
-        if not all(-top - 1 <= layer <= top for layer in asked):
-            raise ValueError(
-                f"The 'layers' parameter of {type(self).__name__} must be between "
-                f"{-top - 1} and {top} for a model of {top} layers (0 is the embeddings). "
-                f"Got {self.layers!r}."
-            )
-        return [int(layer) % (top + 1) for layer in asked]
+        if self.layers == "all":
+            return list(range(encoder.n_layers + 1))
+        return self._count_layers(self.layers, encoder, "the embeddings")
 
-    # ---- computing
+    def _combination(self) -> tuple[str, str]:
+        words = self.output == "words"
+        return self.layer_pooling, self.word_pooling if words else self.pooling_
 
     def _check_rows(self, X: Any, *, reset: bool) -> list[Any]:
         kinds = ("words",) if self.output == "words" else ("texts", "pairs", "words")
         return self._rows(X, kinds, reset=reset)
-
-    def _vectors(
-        self, rows: list[Any], report: ReadingReport
-    ) -> Iterator[tuple[list[int], np.ndarray]]:
-        """Positions and vectors of each distinct row, kept ones first."""
-        from skbert.training.device import resolve_device, resolve_precision
-        from skbert.training.vectors import DocumentReader, WordReader, read_rows
-
-        device = resolve_device(self.device, type(self).__name__)
-        dtype = resolve_precision(self.precision, device)
-        documents = self.output == "document"
-        reader = (DocumentReader if documents else WordReader)(
-            encoder=self.encoder_.placed(device, dtype),
-            layers=self.layers_,
-            layer_pooling=self.layer_pooling,
-            pooling=self.pooling_ if documents else self.word_pooling,
-            normalize=self.normalize,
-            size=self.n_features_out_,
-        )
-        recipe = {
-            "layers": [*self.layers_, self.layer_pooling],
-            "pooling": [self.output, self.pooling_, self.word_pooling, self.normalize],
-        }
-        options = self._reading_options(self.long_text_, self.batch_size)
-        store = self._open_store(self.encoder_, device, dtype, options, recipe)
-        with tqdm(total=len(rows), disable=not self.verbose, unit="row") as bar:
-            yield from read_rows(
-                rows,
-                reader,
-                options,
-                device,
-                report=report,
-                progress=bar.update,
-                store=store,
-            )
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = []
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_features_out_

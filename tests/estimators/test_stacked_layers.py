@@ -197,7 +197,7 @@ def test_weights_of_layers_do_not_decay():
     )
     # Nothing is left of what matrices learn, so that there is nothing to mix for.
     assert np.abs(pulled.head_["linear.weight"]).max() < 0.1
-    assert 0.9 < pulled.gamma_ and 0.9 < free.gamma_
+    assert pulled.gamma_ > 0.9 and free.gamma_ > 0.9
 
 
 def test_behind_a_vectorizer(bert_folder):
