@@ -151,6 +151,8 @@ class ElmoVectorizer(Vectorizer):
         **READING_RULES,
     }
 
+    _layers_parameter = "layers"
+
     def __init__(
         self,
         model: Any = "elmo-small-english",
@@ -211,12 +213,7 @@ class ElmoVectorizer(Vectorizer):
         """
         check_params(self, self._rules)
         name = type(self).__name__
-        if self.layers == "all" and self.output == "document":
-            raise ValueError(
-                f"The 'layers' parameter of {name} must be 'mean', 'concat', an int or a "
-                "list of ints for output='document', which gives each row one vector. Got "
-                "'all'. Set output='words' for a vector of each word and layer."
-            )
+        self._check_layers()
         rows = self._check_rows(X, reset=True)
 
         from skbert.training.device import resolve_device
@@ -248,7 +245,7 @@ class ElmoVectorizer(Vectorizer):
     def _resolve(self, encoder: Encoder) -> dict[str, Any]:
         layers = self._resolve_layers(encoder)
         auto = "truncate" if self.output == "document" else "windows"
-        n_joined = len(layers) if self._combination()[0] == "concat" else 1
+        n_joined = len(layers) if self._combine_layers() == "concat" else 1
         return {
             "layers_": layers,
             "long_text_": auto if self.long_text == "auto" else self.long_text,
@@ -263,10 +260,14 @@ class ElmoVectorizer(Vectorizer):
             return list(range(encoder.n_layers + 1))
         return self._count_layers(self.layers, encoder, "the token layer")
 
-    def _combination(self) -> tuple[str, str]:
+    def _combine_layers(self) -> str:
         named = {"mean": "mean", "all": "stack"}
-        how = named.get(self.layers, "concat") if isinstance(self.layers, str) else "concat"
-        return how, "mean" if self.output == "words" else self.pooling
+        return (
+            named.get(self.layers, "concat") if isinstance(self.layers, str) else "concat"
+        )
+
+    def _combine_pieces(self) -> str:
+        return "mean" if self.output == "words" else self.pooling
 
     def _check_rows(self, X: Any, *, reset: bool) -> list[Any]:
         rows = self._rows(X, ("texts", "words"), reset=reset)

@@ -158,6 +158,8 @@ class BertVectorizer(Vectorizer):
         **READING_RULES,
     }
 
+    _layers_parameter = "layer_pooling"
+
     def __init__(
         self,
         model: str | os.PathLike[str] = "sentence-transformers/all-MiniLM-L6-v2",
@@ -215,7 +217,7 @@ class BertVectorizer(Vectorizer):
             If the model is not to be had.
         """
         check_params(self, self._rules)
-        self._check_layer_pooling()
+        self._check_layers()
         rows = self._check_rows(X, reset=True)
 
         from skbert.encoders.loading import load_encoder
@@ -239,14 +241,6 @@ class BertVectorizer(Vectorizer):
 
     # ---- resolving parameters against the model
 
-    def _check_layer_pooling(self) -> None:
-        if self.layer_pooling == "stack" and self.output == "document":
-            raise ValueError(
-                f"The 'layer_pooling' parameter of {type(self).__name__} must be 'mean', "
-                "'sum' or 'concat' for output='document', which gives each row one vector. "
-                "Got 'stack'. Set output='words' for a vector of each word and layer."
-            )
-
     def _resolve(self, encoder: Encoder) -> dict[str, Any]:
         """Fitted attributes that follow from the parameters and the model."""
         layers = self._resolve_layers(encoder)
@@ -266,9 +260,11 @@ class BertVectorizer(Vectorizer):
             return list(range(encoder.n_layers + 1))
         return self._count_layers(self.layers, encoder, "the embeddings")
 
-    def _combination(self) -> tuple[str, str]:
-        words = self.output == "words"
-        return self.layer_pooling, self.word_pooling if words else self.pooling_
+    def _combine_layers(self) -> str:
+        return self.layer_pooling
+
+    def _combine_pieces(self) -> str:
+        return self.word_pooling if self.output == "words" else self.pooling_
 
     def _check_rows(self, X: Any, *, reset: bool) -> list[Any]:
         kinds = ("words",) if self.output == "words" else ("texts", "pairs", "words")

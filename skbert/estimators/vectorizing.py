@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from joblib import Memory
@@ -43,6 +43,8 @@ def _has_columns(vectorizer: Vectorizer) -> bool:
 
 class Vectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEstimator):
     """A frozen encoder as a transformer."""
+
+    _layers_parameter: ClassVar[str]  # which may ask for a vector of each layer
 
     output: str
     normalize: bool
@@ -83,7 +85,7 @@ class Vectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEstimato
         """
         check_is_fitted(self)
         self._check_unchanged()
-        self._check_layer_pooling()
+        self._check_layers()
         rows = self._check_rows(X, reset=False)
         self._check_room(self.encoder_, rows)
         if self.output == "words":
@@ -118,6 +120,16 @@ class Vectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEstimato
 
     # ---- resolving parameters against the model
 
+    def _check_layers(self) -> None:
+        """Refuse a vector of each layer where a row has one."""
+        if self._combine_layers() == "stack" and self.output == "document":
+            name = self._layers_parameter
+            raise ValueError(
+                f"The {name!r} parameter of {type(self).__name__} must not be "
+                f"{getattr(self, name)!r} for output='document', which gives each row one "
+                "vector. Set output='words' for a vector of each word and layer."
+            )
+
     def _count_layers(self, layers: Any, encoder: Encoder, lowest: str) -> list[int]:
         """Layers counted from the lowest, layer 0."""
         top = encoder.n_layers
@@ -132,8 +144,12 @@ class Vectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEstimato
 
     # ---- computing
 
-    def _combination(self) -> tuple[str, str]:
-        """How layers become one vector, and how pieces do."""
+    def _combine_layers(self) -> str:
+        """How layers become one vector, as of ``HiddenStates.combine``."""
+        raise NotImplementedError
+
+    def _combine_pieces(self) -> str:
+        """How pieces become one vector."""
         raise NotImplementedError
 
     def _check_rows(self, X: Any, *, reset: bool) -> list[Any]:
@@ -149,7 +165,7 @@ class Vectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEstimato
 
         device = resolve_device(self.device, type(self).__name__)
         dtype = resolve_precision(self.precision, device)
-        layer_pooling, pooling = self._combination()
+        layer_pooling, pooling = self._combine_layers(), self._combine_pieces()
         reader = (WordReader if self.output == "words" else DocumentReader)(
             encoder=self.encoder_.placed(device, dtype),
             layers=self.layers_,
