@@ -28,7 +28,7 @@ CACHE_BYTES = 2**26
 # Words whose vectors are computed at a time. Of one shape, products round alike: a word
 # has the same vector, to the bit, whichever words it was met with, and so whether or not
 # it was met before.
-BLOCK_WORDS = 16
+BLOCK_WORDS = 64
 
 
 class ElmoEncoder(Encoder):
