@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from skbert.estimators.elmo_vectorizer import ElmoVectorizer
     from skbert.estimators.pretrainer import ElmoPretrainer
     from skbert.estimators.regressor import BertRegressor
+    from skbert.estimators.static import WordVectorizer
     from skbert.estimators.tagger import BertTagger
     from skbert.estimators.vectorizers import BertVectorizer
 
@@ -27,6 +28,7 @@ _HOMES = {
     "BiLSTMTagger": "skbert.estimators.bilstm",
     "ElmoPretrainer": "skbert.estimators.pretrainer",
     "ElmoVectorizer": "skbert.estimators.elmo_vectorizer",
+    "WordVectorizer": "skbert.estimators.static",
 }
 
 _MODULES = ("exceptions", "metrics", "model_selection")
@@ -40,6 +42,7 @@ __all__ = [
     "BiLSTMTagger",
     "ElmoPretrainer",
     "ElmoVectorizer",
+    "WordVectorizer",
     "__version__",
 ]
 

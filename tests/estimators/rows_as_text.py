@@ -33,15 +33,25 @@ BIN_WORDS = [column + each for column in COLUMNS for each in BINS]
 _FOLDER = Path(tempfile.gettempdir(), f"skbert-tests-{os.getpid()}")
 BIN_MODEL = str(_FOLDER / "bins")  # reads the bin words
 TEXT_MODEL = str(_FOLDER / "texts")  # the tiny BERT of the other tests
+BIN_VECTORS = str(_FOLDER / "bins.txt")  # static vectors of the bin words
+TEXT_VECTORS = str(_FOLDER / "texts.txt")  # and of most words of the text checks
 
 
 def build_models() -> None:
-    """Write both checkpoints unless they are there; for a session fixture."""
+    """Write checkpoints and vectors unless they are there; for a session fixture."""
     if _FOLDER.exists():
         return
     atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
     make_tiny_model("bert", Path(BIN_MODEL), corpus=2 * [" ".join(BIN_WORDS)])
     make_tiny_model("bert", Path(TEXT_MODEL))
+    write_vectors(BIN_WORDS, Path(BIN_VECTORS))
+
+
+def write_vectors(words: list[str], path: Path, size: int = 5) -> None:
+    """Random static vectors, as GloVe's program writes them."""
+    values = np.random.default_rng(0).normal(size=(len(words), size)).round(4)
+    lines = [" ".join([word, *map(str, row)]) for word, row in zip(words, values)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 class RowsAsText:

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from estimators.rows_as_text import TEXT_MODEL, RowsAsText, build_models
+from estimators.rows_as_text import (
+    BIN_VECTORS,
+    TEXT_MODEL,
+    TEXT_VECTORS,
+    RowsAsText,
+    build_models,
+)
 from estimators.text_checks import check_id, text_checks_generator
 from sklearn.utils import estimator_checks
 
@@ -20,6 +26,7 @@ from skbert import (
     BertVectorizer,
     BiLSTMClassifier,
     BiLSTMTagger,
+    WordVectorizer,
 )
 
 
@@ -43,6 +50,10 @@ class VectorizerRows(RowsAsText, BertVectorizer):
     pass
 
 
+class WordVectorizerRows(RowsAsText, WordVectorizer, model=BIN_VECTORS):
+    pass
+
+
 class ClassifierRows(RowsAsText, BertClassifier, **LEARNS_FAST):
     pass
 
@@ -60,6 +71,7 @@ BATCHES = {
 # the reason. A vectorizer learns nothing from its data, so it has none.
 EXPECTED_FAILURES: dict[type, dict[str, str]] = {
     VectorizerRows: {},
+    WordVectorizerRows: {},
     ClassifierRows: BATCHES,
     RegressorRows: BATCHES,
 }
@@ -131,6 +143,7 @@ def _run(name: str, estimator: Any) -> None:
         BertTagger,
         BiLSTMClassifier,
         BiLSTMTagger,
+        WordVectorizer,
     ],
 )
 @pytest.mark.parametrize("name", DATA_FREE)
@@ -170,9 +183,10 @@ def test_weights_are_repeated_rows_in_one_batch(
 # They fit to a frame and transform an array. Texts may do so; the adaptor's validation,
 # scikit-learn's own, warns.
 @pytest.mark.filterwarnings("ignore:X (has|does not have valid) feature names")
+@pytest.mark.parametrize("kind", [VectorizerRows, WordVectorizerRows])
 @pytest.mark.parametrize("name", NOT_IN_THE_SUITE)
-def test_checks_not_in_the_suite(name: str) -> None:
-    _run(name, VectorizerRows())
+def test_checks_not_in_the_suite(name: str, kind: type) -> None:
+    _run(name, kind())
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -209,6 +223,12 @@ TEXT_CHECKS = [
         BertVectorizer(TEXT_MODEL, output="words", layers=[-2, -1], batch_size=4),
         kinds=("words",),
         second_process=False,  # the state is of the same kind
+    ),
+    *text_checks_generator(WordVectorizer(TEXT_VECTORS), kinds=("texts", "words")),
+    *text_checks_generator(
+        WordVectorizer(TEXT_VECTORS, output="words", vocabulary="all"),
+        kinds=("words",),
+        second_process=False,
     ),
     *text_checks_generator(
         BertClassifier(TEXT_MODEL, frozen_layers=1, **QUICK), _labels, ("texts", "pairs")
