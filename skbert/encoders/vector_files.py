@@ -50,14 +50,14 @@ def open_vectors(path: str | os.PathLike[str], verbose: bool = False) -> VectorF
     ValueError
         If it is not what it says; the line is named.
     """
-    file = Path(os.path.expanduser(path))
+    file = Path(os.path.expanduser(path)).absolute()
     if not file.is_file():
         raise ModelNotFoundError(
             f"There is no file of word vectors {os.fspath(path)!r} (looked for "
-            f"{str(file.absolute())!r}). Give the path of a word2vec or GloVe file."
+            f"{str(file)!r}). Give the path of a word2vec or GloVe file."
         )
     stat = file.stat()
-    key = (str(file.resolve()), stat.st_size, stat.st_mtime_ns)
+    key = (str(file), stat.st_size, stat.st_mtime_ns)
     with _lock:
         index = _indexes.pop(key, None) or VectorFile(file, verbose)
         _indexes[key] = index  # the latest comes last

@@ -122,9 +122,10 @@ class WordVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
     Attributes
     ----------
     model_ : str
-        Path of the file; else the name of what the vectors came from.
+        Path of the file that is searched for more words; else the name of what the
+        vectors came from.
     model_bytes_ : int or None
-        Size of the file that is searched for more words; None without one.
+        Size of that file; None without one.
     vocabulary_ : dict of str to int
         Words that the estimator carries, and their places in ``vectors_``.
     vectors_ : ndarray of shape (n_words, n_features_out_), float32
@@ -291,7 +292,7 @@ class WordVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         for stale in ("word_weights_", "unseen_weight_", "component_"):
             self.__dict__.pop(stale, None)
         (words, vectors), file, unknown = self._carried(rows)
-        self.model_ = name_of(self.model)
+        self.model_ = name_of(self.model) if file is None else str(file.path)
         self.model_bytes_ = None if file is None else file.n_bytes
         self.vocabulary_ = {word: at for at, word in enumerate(words)}
         self.vectors_ = vectors

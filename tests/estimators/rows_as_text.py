@@ -20,8 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from estimators.text_checks import TEXTS
 from sklearn.utils.validation import validate_data
 from tiny_models import make_tiny_model
+
+from skbert.text.words import split_words
 
 # One merge each makes all of them whole pieces: tiny_models learns 400.
 COLUMNS = string.ascii_lowercase[:12]
@@ -45,12 +48,20 @@ def build_models() -> None:
     make_tiny_model("bert", Path(BIN_MODEL), corpus=2 * [" ".join(BIN_WORDS)])
     make_tiny_model("bert", Path(TEXT_MODEL))
     write_vectors(BIN_WORDS, Path(BIN_VECTORS))
+    words = {word for text in TEXTS for word in (*text.split(), *_words(text))}
+    write_vectors(sorted(words - {"The", "cold", "cheapest."}), Path(TEXT_VECTORS))
+
+
+def _words(text: str) -> list[str]:
+    return [text[start:end] for start, end in split_words(text)]
 
 
 def write_vectors(words: list[str], path: Path, size: int = 5) -> None:
     """Random static vectors, as GloVe's program writes them."""
     values = np.random.default_rng(0).normal(size=(len(words), size)).round(4)
-    lines = [" ".join([word, *map(str, row)]) for word, row in zip(words, values)]
+    lines = [
+        " ".join([word, *map(str, row)]) for word, row in zip(words, values, strict=True)
+    ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
