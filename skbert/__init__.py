@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from skbert.estimators.static import WordVectorizer
     from skbert.estimators.tagger import BertTagger
     from skbert.estimators.vectorizers import BertVectorizer
+    from skbert.estimators.word_union import WordFeatureUnion
 
 _HOMES = {
     "BertClassifier": "skbert.estimators.classifier",
@@ -28,6 +29,7 @@ _HOMES = {
     "BiLSTMTagger": "skbert.estimators.bilstm",
     "ElmoPretrainer": "skbert.estimators.pretrainer",
     "ElmoVectorizer": "skbert.estimators.elmo_vectorizer",
+    "WordFeatureUnion": "skbert.estimators.word_union",
     "WordVectorizer": "skbert.estimators.static",
 }
 
@@ -42,6 +44,7 @@ __all__ = [
     "BiLSTMTagger",
     "ElmoPretrainer",
     "ElmoVectorizer",
+    "WordFeatureUnion",
     "WordVectorizer",
     "__version__",
 ]
