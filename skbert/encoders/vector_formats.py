@@ -86,7 +86,7 @@ def read_layout(path: Path) -> Layout:
         raise fault(path, "it begins with an empty line" if head else "it is empty")
     if (header := HEADER.fullmatch(first)) is None:
         size = _n_values(first)
-        if not size or CONTROL.search(head):
+        if not size:
             raise fault(
                 path,
                 "line 1 is neither a word with numbers, parted by single spaces, nor the "
@@ -100,9 +100,11 @@ def read_layout(path: Path) -> Layout:
     if not n_words or not size:
         raise fault(path, f"line 1, {first.decode()!r}, says that there is nothing in it")
     begin = start + len(first) + 1
-    if CONTROL.search(area := _values_area(head[begin:], size)) or not _is_utf8(area):
-        return Layout(True, compressed, n_words, size, begin)
-    return Layout(False, compressed, n_words, size, begin)
+    area = _values_area(head[begin:], size)
+    binary = bool(CONTROL.search(area)) or not _is_utf8(area)
+    if _n_values(head[begin:].partition(b"\n")[0]) == size:
+        binary = False  # whatever the words are that come next
+    return Layout(binary, compressed, n_words, size, begin)
 
 
 @contextmanager

@@ -75,8 +75,8 @@ class WordVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
     pooling : {"mean", "max", "tfidf", "sif"}, default="mean"
         From words to a text. "tfidf" is a mean weighted by inverse document frequency,
         "sif" the sentence vector of [1]_: weights ``sif_a / (sif_a + p)``, where p is the
-        share of a word among the words of ``fit``, and then without the first principal
-        component of the texts of ``fit``. Not used with ``output="words"``.
+        share of a word among the known words of ``fit``, and then without the first
+        principal component of the texts of ``fit``. Not used with ``output="words"``.
     sif_a : float, default=0.001
         Smaller ones make frequent words count less. Only used with ``pooling="sif"``.
     normalize : bool, default=False
@@ -364,7 +364,7 @@ class WordVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         return super().get_feature_names_out(input_features)
 
     @property
-    def searches_file(self) -> bool:
+    def _searches_file(self) -> bool:
         """Whether words that were not in ``fit`` are read from a file."""
         return self.vocabulary == "model" and self.model_bytes_ is not None
 
@@ -382,7 +382,8 @@ class WordVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
             return [[text[start:end] for start, end in split_words(text)] for text in rows]
         split = [self.tokenizer(text) for text in rows]
         for position, words in enumerate(split):
-            if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+            listed = isinstance(words, list | tuple)
+            if not (listed and all(isinstance(word, str) for word in words)):
                 raise ValueError(
                     f"The 'tokenizer' parameter of {type(self).__name__} must be a "
                     "function from a text to the list of its words. Got an object of type "
@@ -442,7 +443,7 @@ class WordVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
     def _search_file(self, words: Iterable[str]) -> Vectors:
         """Vectors of words that were not in fit, if there is a file that may have them."""
         nothing: Vectors = [], np.empty((0, self.n_features_out_), np.float32)
-        if not self.searches_file:
+        if not self._searches_file:
             return nothing
         unknown = set(self.unknown_words_)
         new: dict[str, None] = {}

@@ -125,14 +125,14 @@ def _of_vectorizer(model: Any, duplicates: str, verbose: bool, kind: type) -> So
             "cross-validation use, unfits an estimator unless it is wrapped: "
             "model=FrozenEstimator(vectorizer)."
         ) from error
-    if inner.searches_file:
+    if inner._searches_file:
         return _of_file(inner.model_, duplicates, verbose, kind)
     return Source((list(inner.vocabulary_), inner.vectors_))
 
 
 def _is_vectorizer(model: Any) -> bool:
     inner = model.estimator if isinstance(model, FrozenEstimator) else model
-    return isinstance(inner, BaseEstimator) and hasattr(inner, "searches_file")
+    return isinstance(inner, BaseEstimator) and hasattr(type(inner), "_searches_file")
 
 
 def _is_keyed(model: Any) -> bool:

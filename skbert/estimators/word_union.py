@@ -129,7 +129,7 @@ class WordFeatureUnion(FeatureUnion, auto_wrap_output_keys=None):  # type: ignor
         self._check_any_left()
 
     def _check_any_left(self) -> None:
-        if not any(True for _ in self._iter()):
+        if next(self._iter(), None) is None:
             raise ValueError(
                 "The 'transformer_list' parameter of WordFeatureUnion must hold at least "
                 "one transformer that is not 'drop'."

@@ -87,8 +87,8 @@ def test_gensim_writes_what_is_read(tmp_path: Path) -> None:
 
 
 def test_words_may_hold_spaces(written: Callable[[str], Path]) -> None:
-    words = [". . .", "at name@domain.com", "a\u00a0b", "\u3000"]
-    file = VectorFile(written(text(words)), False)
+    words = [". . .", "at name@domain.com", "a\u00a0b\x01", "\u3000"]
+    file = VectorFile(written("4 3\n" + text(words)), False)
     assert file.find(words)[0] == words
     np.testing.assert_array_equal(file.find(words)[1], VECTORS)
 
@@ -106,7 +106,7 @@ FAULTS: dict[str, tuple[bytes | str, str]] = {
     "nothing in it": ("0 2\n", "line 1, '0 2', says that there is nothing"),
     "prose": ("There is no number here.\n", "line 1 is neither"),
     "tabs": ("a\t1\t2\n", "line 1 is neither"),
-    "zip": (b"PK\x03\x04 1", "line 1 is neither .*unpack other archives"),
+    "zip": (b"PK\x03\x04\x14\x00vectors.txt", "line 1 is neither .*unpack other archives"),
     "cut binary": (binary()[:-5], "word 4 of 4, at byte 55, is not whole"),
     "longer binary": (binary() + b"x", "something is left at byte 75"),
     "cut gzip": (gzip.compress(text().encode())[:-9], "gzip data is damaged or ends"),

@@ -68,7 +68,7 @@ def test_tokenizer(path: str) -> None:
     vectorizer = WordVectorizer(path, tokenizer=lambda text: text.split("|")).fit(["a"])
     np.testing.assert_array_equal(one(vectorizer, "New York"), TABLE["New York"])
     np.testing.assert_array_equal(one(vectorizer, "good|a"), TABLE["good"])
-    for wrong in (lambda text: text, lambda text: [1]):
+    for wrong in (lambda text: text, lambda text: [1], iter):
         with pytest.raises(ValueError, match=r"'tokenizer' parameter of .*position 0"):
             WordVectorizer(path, tokenizer=wrong).fit(["a"])
 
@@ -164,7 +164,7 @@ def test_tfidf(path: str) -> None:
         )
 
 
-def test_sif(path: str) -> None:
+def test_sif(path: str, tmp_path: Path) -> None:
     """Algorithm 1 of the paper, written out."""
     vectorizer = WordVectorizer(path, pooling="sif", sif_a=0.1).fit([*TEXTS, "xyz", ""])
     share = {"the": 3 / 10, "good": 3 / 10, "bad": 1 / 10, "film": 2 / 10, "story": 1 / 10}
@@ -181,6 +181,9 @@ def test_sif(path: str) -> None:
             one(vectorizer, text), v - v @ first * first, rtol=1e-5, atol=1e-6
         )
     assert not vectorizer.transform(["", "good"])[0].any()
+    vectorizer.save(tmp_path / "saved")
+    back = WordVectorizer.load(tmp_path / "saved")
+    np.testing.assert_array_equal(back.transform(TEXTS), vectorizer.transform(TEXTS))
     # Nothing is left of it in a fit that needs it no more.
     assert not hasattr(vectorizer.set_params(pooling="mean").fit(TEXTS), "component_")
 
@@ -245,8 +248,9 @@ def test_other_vectorizers_as_model(path: str, tmp_path: Path) -> None:
     inner = WordVectorizer(path, vocabulary="fit").fit(["the film"])
     outer = WordVectorizer(inner).fit(TEXTS)
     np.testing.assert_array_equal(one(outer, "the good Film"), [0, 0.75, 0.25])
-    with pytest.raises(NotFittedError, match=r"FrozenEstimator\(vectorizer\)"):
-        clone(outer).fit(TEXTS)
+    for unfitted in (clone(outer), WordVectorizer(FrozenEstimator(WordVectorizer()))):
+        with pytest.raises(NotFittedError, match=r"model=FrozenEstimator\(vectorizer\)"):
+            unfitted.fit(TEXTS)
 
 
 def test_keyed_vectors_as_model(path: str) -> None:
@@ -264,6 +268,15 @@ def test_keyed_vectors_as_model(path: str) -> None:
         WordVectorizer(models.Word2Vec(TEXTS, min_count=1, vector_size=3)).fit(TEXTS)
     with pytest.raises(TypeError, match="KeyedVectors, which save cannot write"):
         vectorizer.save("nowhere")
+
+
+def test_progress_is_shown_while_a_file_is_read(
+    path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vectorizer = WordVectorizer(path, verbose=1).fit(TEXTS)
+    assert "vectors.txt" in capsys.readouterr().err
+    vectorizer.transform(["Film"])
+    assert capsys.readouterr().err == ""
 
 
 def test_no_such_file(tmp_path: Path) -> None:
