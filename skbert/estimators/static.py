@@ -502,9 +502,12 @@ class WordVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
 
     def _document(self, table: _Table, row: list[str]) -> np.ndarray:
         value = self._weighted_mean(table, row)
-        if self.pooling == "sif":
-            value = value - (value * self.component_).sum() * self.component_
-        return value
+        if self.pooling != "sif":
+            return value
+        left = value - (value * self.component_).sum() * self.component_
+        # Of a text in that very direction only rounding is left, which normalize would
+        # blow up.
+        return left if np.abs(left).max() > 1e-6 * np.abs(value).max() else 0.0 * value
 
     def _weighted_mean(self, table: _Table, row: list[str]) -> np.ndarray:
         places = table.places(row, keep_unknown=self.oov_ != "skip")

@@ -181,6 +181,8 @@ def test_sif(path: str, tmp_path: Path) -> None:
             one(vectorizer, text), v - v @ first * first, rtol=1e-5, atol=1e-6
         )
     assert not vectorizer.transform(["", "good"])[0].any()
+    alone = WordVectorizer(path, pooling="sif", normalize=True).fit(["story"])
+    assert not alone.transform(["story story"]).any()
     vectorizer.save(tmp_path / "saved")
     back = WordVectorizer.load(tmp_path / "saved")
     np.testing.assert_array_equal(back.transform(TEXTS), vectorizer.transform(TEXTS))
