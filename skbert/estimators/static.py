@@ -393,10 +393,15 @@ class WordVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
 
     def _forms(self, word: str) -> Iterator[str]:
         """What a word is looked up as, the best first."""
-        if self.lowercase is not True:
+        always = self._always_lowers
+        if not always:
             yield word
-        if self.lowercase and ((lower := word.lower()) != word or self.lowercase is True):
+        if self.lowercase and ((lower := word.lower()) != word or always):
             yield lower
+
+    @property
+    def _always_lowers(self) -> bool:
+        return not isinstance(self.lowercase, str) and bool(self.lowercase)
 
     def _places(self, words: Iterable[str], known: dict[str, int]) -> dict[str, int]:
         """Where words are found, in one of their forms; without those that are not."""
@@ -431,7 +436,7 @@ class WordVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
     def _train(self, rows: list[list[str]]) -> Vectors:
         from skbert.training.word2vec import train_word2vec
 
-        if self.lowercase is True:
+        if self._always_lowers:
             rows = [[word.lower() for word in row] for row in rows]
         return train_word2vec(
             rows,

@@ -53,7 +53,12 @@ def one(vectorizer: WordVectorizer, row: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("lowercase", "found"),
-    [("fallback", ["Film", "good"]), (True, ["film", "good"]), (False, ["Film"])],
+    [
+        ("fallback", ["Film", "good"]),
+        (True, ["film", "good"]),
+        (np.True_, ["film", "good"]),  # of a grid
+        (False, ["Film"]),
+    ],
 )
 def test_forms_of_words(path: str, lowercase: bool | str, found: list[str]) -> None:
     """Also of words that fit saw in another form only, and of words from the file."""
