@@ -52,12 +52,13 @@ def draw(scores, seconds, path):
 def main():
     parser = argparse.ArgumentParser(description="Grid search over freezing and rate.")
     parser.add_argument("--rows", type=int, default=160)
+    parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--output", type=Path, default=Path("grid_search_freezing.png"))
     options = parser.parse_args()
 
     texts, labels = read(options.rows)
     search = GridSearchCV(
-        BertClassifier(max_epochs=3, random_state=0),
+        BertClassifier(max_epochs=options.epochs, random_state=0),
         GRID,
         cv=StratifiedKFold(2, shuffle=True, random_state=0),
         refit=False,

@@ -13,6 +13,9 @@ from tiny_models import ARCHITECTURES, make_tiny_model
 # tiny_models imports transformers only when it builds: this comes first, and no test
 # reaches for the network.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# Workers of pytest-xdist share the CPUs: one thread each, before torch is imported.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 TinyModels = Callable[..., Path]
 

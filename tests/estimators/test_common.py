@@ -16,7 +16,7 @@ from estimators.rows_as_text import (
     RowsAsText,
     build_models,
 )
-from estimators.text_checks import check_id, text_checks_generator
+from estimators.text_checks import check_id, check_second_process, text_checks_generator
 from sklearn.utils import estimator_checks
 
 from skbert import (
@@ -251,3 +251,8 @@ TEXT_CHECKS = [
 @pytest.mark.parametrize("check", TEXT_CHECKS, ids=check_id)
 def test_text_checks(check: Callable[[], None]) -> None:
     check()
+
+
+@pytest.mark.filterwarnings("ignore:Bert(Classifier|Tagger) gave all")
+def test_a_second_process() -> None:
+    check_second_process(list(dict.fromkeys(check.args[0] for check in TEXT_CHECKS)))

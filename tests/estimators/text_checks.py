@@ -128,12 +128,11 @@ def text_checks_generator(
     estimator: Any,
     make_y: Callable[[list[Any]], Any] | None = None,
     kinds: tuple[str, ...] = ("texts", "pairs", "words"),
-    *,
-    second_process: bool = True,
 ) -> Iterator[Callable[[], None]]:
     """Checks of one estimator, each a partial to be called without arguments.
 
-    The one check that starts an interpreter takes some 8 seconds, most of them imports.
+    What ``check_second_process`` asks is not among them: an interpreter starts in seconds,
+    so it takes all estimators at once.
     """
     subject = Subject(estimator, make_y, kinds)
     for check in CHECKS:
@@ -147,8 +146,6 @@ def text_checks_generator(
         yield partial(check_round_trip, subject, name)
     if make_y is not None:
         yield partial(check_y, subject)
-    if second_process:
-        yield partial(check_second_process, subject)
 
 
 def check_id(check: Any) -> str:
@@ -837,22 +834,25 @@ def check_hash(subject: Subject) -> None:
     assert joblib.hash(first) == before == joblib.hash(second)
 
 
-def check_second_process(subject: Subject) -> None:
+def check_second_process(subjects: list[Subject]) -> None:
     """There the hash is the same, also of a fit; a file needs no checkpoint folder."""
-    model = Path(subject.estimator.model)
+    tasks, hashes = [], []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        shown, hidden = folder / "checkpoint", folder / "hidden"
-        shown.symlink_to(model, target_is_directory=True)
-        estimator = subject.fit(estimator=subject.new().set_params(model=str(shown)))
-        y = None if subject.make_y is None else subject.make_y(subject.rows)
-        task = (estimator, clone(estimator), subject.rows, y, str(shown), str(hidden))
-        joblib.dump(estimator, folder / "fitted")
-        joblib.dump(task[1:], folder / "task")
+        for at, subject in enumerate(subjects):
+            shown = folder / f"checkpoint {at}"
+            shown.symlink_to(subject.estimator.model, target_is_directory=True)
+            estimator = subject.fit(estimator=subject.new().set_params(model=str(shown)))
+            y = None if subject.make_y is None else subject.make_y(subject.rows)
+            joblib.dump(estimator, folder / f"fitted {at}")
+            tasks.append((clone(estimator), subject.rows, y))
+            hashes.append(joblib.hash(estimator))
+        joblib.dump(tasks, folder / "tasks")
         report = json.loads(run_python(_SECOND_PROCESS, name))
         got = joblib.load(folder / "outputs")
-    assert report["loaded"] == report["fitted"] == joblib.hash(estimator)
-    assert_same(got, subject.expected)
+    assert report["loaded"] == report["fitted"] == hashes
+    for subject, there in zip(subjects, got, strict=True):
+        assert_same(there, subject.expected)
 
 
 _SECOND_PROCESS = """
@@ -861,14 +861,18 @@ import joblib
 from estimators.text_checks import outputs, timeless
 
 folder = sys.argv[1]
-unfitted, rows, y, shown, hidden = joblib.load(folder + "/task")
-timeless(unfitted.fit(rows, y))
-fitted_hash = joblib.hash(unfitted)
-del unfitted
-os.rename(shown, hidden)
-estimator = joblib.load(folder + "/fitted")
-joblib.dump(outputs(estimator, rows), folder + "/outputs")
-print(json.dumps({"fitted": fitted_hash, "loaded": joblib.hash(estimator)}))
+tasks = joblib.load(folder + "/tasks")
+report, got = {"fitted": [], "loaded": []}, []
+for at in range(len(tasks)):
+    unfitted, rows, y = tasks.pop(0)
+    report["fitted"].append(joblib.hash(timeless(unfitted.fit(rows, y))))
+    del unfitted
+    os.rename(f"{folder}/checkpoint {at}", f"{folder}/hidden {at}")
+    estimator = joblib.load(f"{folder}/fitted {at}")
+    got.append(outputs(estimator, rows))
+    report["loaded"].append(joblib.hash(estimator))
+joblib.dump(got, folder + "/outputs")
+print(json.dumps(report))
 """
 
 

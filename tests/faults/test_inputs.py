@@ -21,7 +21,9 @@ MISSING = [None, float("nan"), np.nan, pd.NA, pd.NaT]
 
 @pytest.mark.parametrize("missing", MISSING, ids=repr)
 @pytest.mark.parametrize(
-    "container", [list, pd.Series, lambda x: np.array(x, dtype=object)], ids=str
+    "container",
+    [list, pd.Series, lambda x: np.array(x, dtype=object)],
+    ids=["list", "Series", "array"],
 )
 def test_b1_missing_values_are_named_before_loading(
     bert_folder: Path, missing: Any, container: Any

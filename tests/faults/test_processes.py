@@ -284,7 +284,7 @@ def test_j3_memory_does_not_grow_with_texts(bert_folder: Path) -> None:
 
     grown(20_000)  # what malloc keeps for the next call
     # A record of 500 bytes for each text would be 10 MB.
-    assert min(grown(20_000) for _ in range(3)) < 9 * MEGABYTE
+    assert any(grown(20_000) < 9 * MEGABYTE for _ in range(3))
 
 
 def test_j3_other_placements_die_with_their_estimator(bert_folder: Path) -> None:
