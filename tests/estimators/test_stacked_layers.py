@@ -61,14 +61,15 @@ def test_documents_have_one_vector(bert_folder):
 
 RNG = np.random.RandomState(0)
 WORDS = RNG.normal(size=(4, 6)).astype(np.float32)
-LENGTHS = [3, 5, 1, 0, 6, 2, 4, 7]
+LENGTHS = [3, 5, 1, 0, 6, 2, 4, 7, *RNG.randint(8, size=140)]
 NUMBERS = [RNG.randint(4, size=length) for length in LENGTHS]
 # Layer 1 of three says which word it is, the others are noise.
-X = [RNG.normal(size=(length, 3, 6)).astype(np.float32) for length in LENGTHS]
-for stacked, numbers in zip(X, NUMBERS, strict=True):
+LAYERS = [RNG.normal(size=(length, 3, 6)).astype(np.float32) for length in LENGTHS]
+for stacked, numbers in zip(LAYERS, NUMBERS, strict=True):
     stacked[:, 1] = WORDS[numbers]
-Y = [["abcd"[number] for number in numbers] for numbers in NUMBERS]
-LABELS = ["yes" if 0 in numbers else "no" for numbers in NUMBERS]
+TAGS = [["abcd"[number] for number in numbers] for numbers in NUMBERS]
+CLASSES = ["yes" if 0 in numbers else "no" for numbers in NUMBERS]
+X, Y, LABELS = LAYERS[:8], TAGS[:8], CLASSES[:8]
 MODELS = [(BiLSTMTagger, Y), (BiLSTMClassifier, LABELS)]
 QUICK = {"lstm_hidden_size": 4, "dropout": 0.0, "batch_size": 3, "random_state": 0,
          "learning_rate": 3e-2, "max_epochs": 3, "device": "cpu"}  # fmt: skip
@@ -90,15 +91,15 @@ def outputs(estimator, rows):
     return np.concatenate([np.atleast_2d(table) for table in estimator.predict_proba(rows)])
 
 
-@pytest.mark.parametrize(("kind", "y"), MODELS)
+@pytest.mark.parametrize(("kind", "y"), [(BiLSTMTagger, TAGS), (BiLSTMClassifier, CLASSES)])
 def test_the_layer_that_tells_is_found(kind, y):
-    fitted = kind(**QUICK | {"max_epochs": 120}).fit(X, y)
-    assert fitted.layer_weights_.shape == (3,) and fitted.n_layers_in_ == 3
+    settings = {"dropout": 0.5, "batch_size": 16, "learning_rate": 5e-2, "max_epochs": 30}
+    fitted = kind(**QUICK | settings).fit(LAYERS, y)
     assert fitted.layer_weights_.sum() == pytest.approx(1, abs=1e-12)
-    assert fitted.layer_weights_[1] > 0.9
+    assert fitted.layer_weights_[1] > 0.85
     assert fitted.gamma_ != 1
-    assert fitted.score(X, y) == 1
-    assert fitted.n_features_in_ == 6
+    assert fitted.score(LAYERS, y) == 1
+    assert (fitted.n_layers_in_, fitted.n_features_in_) == (3, 6)
 
 
 @pytest.mark.parametrize(("kind", "y"), MODELS)
@@ -114,15 +115,6 @@ def test_the_mix_is_equation_1(kind, y):
     np.testing.assert_allclose(outputs(fitted, X), expected, rtol=0, atol=1e-6)
 
 
-def test_one_layer_starts_as_itself():
-    """Its weight is 1 whatever it learns, and only gamma and the head do."""
-    fitted = BiLSTMTagger(**QUICK).fit([row[:, 1:2] for row in X], Y)
-    assert fitted.layer_weights_.tolist() == [1.0]
-    plain = BiLSTMTagger(**QUICK).fit([row[:, 1] for row in X], Y)
-    first = [model.history_[0]["loss"] for model in (fitted, plain)]
-    assert first[0] == pytest.approx(first[1], rel=0.05)
-
-
 @pytest.mark.parametrize(("kind", "y"), MODELS)
 def test_state_and_going_on(kind, y, tmp_path):
     fitted = kind(**QUICK).fit(X, y)
@@ -134,10 +126,11 @@ def test_state_and_going_on(kind, y, tmp_path):
         assert other.gamma_ == fitted.gamma_ and other.n_layers_in_ == 3
         other.partial_fit(X, y)
         assert other.gamma_ != fitted.gamma_
-    weights, loss = fitted.layer_weights_, fitted.history_[-1]["loss"]
-    fitted.set_params(warm_start=True).fit(X, y)
-    assert fitted.history_[0]["loss"] < loss
-    assert 0 < np.abs(fitted.layer_weights_ - weights).max() < 0.2
+        assert not np.array_equal(other.layer_weights_, fitted.layer_weights_)
+    shares, gamma = fitted.layer_weights_, fitted.gamma_
+    fitted.set_params(warm_start=True, learning_rate=1e-7).fit(X, y)
+    np.testing.assert_allclose(fitted.layer_weights_, shares, atol=1e-5)
+    assert fitted.gamma_ == pytest.approx(gamma, abs=1e-5)
     # without warm_start the new rows decide
     fitted.set_params(warm_start=False).fit([row[:, 1] for row in X], y)
     assert not hasattr(fitted, "layer_weights_") and not hasattr(fitted, "n_layers_in_")
@@ -145,9 +138,14 @@ def test_state_and_going_on(kind, y, tmp_path):
 
 
 def test_early_stopping_takes_back_the_mix():
-    settings = QUICK | {"learning_rate": 0.1, "max_epochs": 8, "n_iter_no_change": 8}
-    stopped = BiLSTMTagger(**settings).fit(X, Y, X_val=X[:4], y_val=Y[:4][::-1][::-1])
-    assert stopped.best_epoch_ <= 8
+    """On wrong tags each epoch is worse than the one before."""
+    settings = QUICK | {"schedule": "constant", "warmup": 0, "max_epochs": 4}
+    wrong = [["bcda"["abcd".index(tag)] for tag in row] for row in Y]
+    stopped = BiLSTMTagger(**settings).fit(X, Y, X_val=X, y_val=wrong)
+    assert stopped.best_epoch_ < stopped.n_iter_
+    best = BiLSTMTagger(**settings | {"max_epochs": stopped.best_epoch_}).fit(X, Y)
+    assert arrays_equal(stopped.head_, best.head_)
+    assert stopped.gamma_ == best.gamma_ != BiLSTMTagger(**settings).fit(X, Y).gamma_
 
 
 @pytest.mark.parametrize(("kind", "y"), MODELS)
@@ -191,13 +189,10 @@ def test_rows_in_other_forms():
 
 
 def test_weights_of_layers_do_not_decay():
-    settings = QUICK | {"learning_rate": 1e-3, "max_epochs": 30}
-    free, pulled = (
-        BiLSTMTagger(weight_decay=decay, **settings).fit(X, Y) for decay in (0.0, 30.0)
-    )
-    # Nothing is left of what matrices learn, so that there is nothing to mix for.
-    assert np.abs(pulled.head_["linear.weight"]).max() < 0.1
-    assert pulled.gamma_ > 0.9 and free.gamma_ > 0.9
+    settings = QUICK | {"learning_rate": 1e-3, "max_epochs": 30, "weight_decay": 30.0}
+    fitted = BiLSTMTagger(**settings).fit(X, Y)
+    assert np.abs(fitted.head_["linear.weight"]).max() < 0.05  # as other weights do
+    assert fitted.gamma_ > 0.9
 
 
 def test_behind_a_vectorizer(bert_folder):
