@@ -39,7 +39,7 @@ def test_readme_names_every_public_estimator():
             assert f"`{name}`" in README
 
 
-@pytest.mark.parametrize("extra", ["minilm", "plot", "word2vec", "test", "dev"])
+@pytest.mark.parametrize("extra", ["minilm", "plot", "elmo", "word2vec", "test", "dev"])
 def test_extras_exist(extra):
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert re.search(rf"^{extra} = \[", project, re.MULTILINE)

@@ -92,8 +92,10 @@ class ElmoPretrainer(TextEstimator):
         Of the convolutions.
     n_highway : int, default=1
         Highway layers behind the convolutions.
-    cell_clip, proj_clip : float or None, default=3.0
-        Bounds of memory cells and of outputs.
+    cell_clip : float or None, default=3.0
+        Largest absolute value in a memory cell. None is no bound.
+    proj_clip : float or None, default=3.0
+        Largest absolute value in the output of an LSTM layer. None is no bound.
     use_skip_connections : bool, default=True
         Whether layers above the first add their input.
     vocab_size : int or None, default=None
