@@ -58,6 +58,8 @@ class Encoder(ABC):
         Pieces that the position table can hold; None if positions are relative.
     pad_id : int
         Filler for short rows.
+    batch_factor : int
+        How many times the usual number of pieces a batch best holds.
     traits : EncoderTraits
     pooler : tuple of ndarray or None
         Weight, (hidden_size, hidden_size), and bias of a linear layer with tanh that was
@@ -70,6 +72,7 @@ class Encoder(ABC):
     max_length: int
     longest: int | None
     pad_id: int
+    batch_factor: int = 1
     traits: EncoderTraits
     pooler: tuple[np.ndarray, np.ndarray] | None = None
     _fingerprint: str | None = None

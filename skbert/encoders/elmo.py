@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,10 +25,11 @@ NO_LIMIT = 2**31 - 1
 # Vectors of words that are kept, in bytes.
 CACHE_BYTES = 2**26
 
-# Words whose vectors are computed at a time. Of one shape, products round alike: a word
-# has the same vector, to the bit, whichever words it was met with, and so whether or not
-# it was met before.
-BLOCK_WORDS = 64
+# Words that go through the convolutions, and through the layers behind them, at a time.
+# Products of one shape round alike: a word has the same vector, to the bit, whichever words
+# it was met with, and so whether or not it was met before.
+CONVOLVED_WORDS = 16
+COMBINED_WORDS = 64
 
 
 class ElmoEncoder(Encoder):
@@ -53,6 +54,8 @@ class ElmoEncoder(Encoder):
     longest = None
     max_length = NO_LIMIT
     pad_id = 0
+    # One word of each row is read at a time, so that products are wide by many rows.
+    batch_factor = 4
     traits = EncoderTraits(summary_piece=None, language_model=None)
 
     def __init__(
@@ -267,16 +270,27 @@ class ElmoEncoder(Encoder):
         that the rest of a row can be left out.
         """
         encoder = self.bilm.token_encoder
+        config = self.bilm.config
         parameter = next(self.bilm.parameters())
-        out = parameter.new_empty((len(rows), self.bilm.config.projection_dim))
-        for places, end in self.alphabet.by_length(rows, self.bilm.config.widest_filter):
-            for start in range(0, len(places), BLOCK_WORDS):
-                block = places[start : start + BLOCK_WORDS]
-                full = np.resize(block, BLOCK_WORDS)
-                ids = torch.from_numpy(rows[full, :end].astype(np.int64))
-                vectors = encoder(ids.to(parameter.device))
-                out[torch.from_numpy(block)] = vectors[: len(block)]
+        ids = torch.from_numpy(rows.astype(np.int64)).to(parameter.device)
+        units = None
+        if config.n_characters:
+            units = parameter.new_empty((len(rows), encoder.n_filters))
+            for places, end in self.alphabet.by_length(rows, config.widest_filter):
+                for block, full in _blocks(torch.from_numpy(places), CONVOLVED_WORDS):
+                    read = encoder.read_characters(ids[full, :end])
+                    units[block] = read[: len(block)]  # type: ignore[index]
+        out = parameter.new_empty((len(rows), config.projection_dim))
+        for block, full in _blocks(torch.arange(len(rows)), COMBINED_WORDS):
+            given = None if units is None else units[full]
+            out[block] = encoder.combine(ids[full], given)[: len(block)]
         return out
+
+
+def _blocks(places: torch.Tensor, size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Parts of up to ``size``, and each of them filled up to ``size`` by repetition."""
+    for block in places.split(size):
+        yield block, block.repeat(-(-size // len(block)))[:size]
 
 
 def bilm_of(config: BilmConfig, weights: Mapping[str, torch.Tensor]) -> Bilm:

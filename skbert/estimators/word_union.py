@@ -154,9 +154,16 @@ class WordFeatureUnion(FeatureUnion, auto_wrap_output_keys=None):  # type: ignor
                         f"vectors for the row at position {at}, while {first!r} gives "
                         f"{len(one)}. Every transformer must give one for each word."
                     )
+                if one.shape[1:-1] != two.shape[1:-1]:
+                    raise ValueError(
+                        f"The transformers {first!r} and {name!r} of WordFeatureUnion give "
+                        f"arrays of shapes {one.shape} and {two.shape} for the row at "
+                        f"position {at}, which differ in layers. Join or average the "
+                        "layers in the vectorizers, as layers='mean' does."
+                    )
         joined = np.empty(len(rows), dtype=object)
         for at, vectors in enumerate(zip(*parts.values(), strict=True)):
-            joined[at] = np.concatenate(vectors, axis=1)
+            joined[at] = np.concatenate(vectors, axis=-1)
         return joined
 
     def _rows_of(self, name: str, X: Any) -> list[np.ndarray]:

@@ -206,6 +206,8 @@ class WordVectorEstimator(TrainingMixin, SavedEstimator):
 def check_vectors(X: Any, caller: str) -> list[np.ndarray]:
     """One array of vectors of words for each row, none of them copied.
 
+    A row without words has the width of the others.
+
     Raises
     ------
     ValueError
@@ -244,7 +246,8 @@ def check_vectors(X: Any, caller: str) -> list[np.ndarray]:
             f"{must} Input X contains NaN, infinity or numbers too large for float32 at "
             f"positions {bad[:5]}, {len(bad)} in all."
         )
-    return arrays
+    (shape,) = first or [(0,)]
+    return [row if len(row) else np.empty((0, *shape), np.float32) for row in arrays]
 
 
 def _check_row(row: Any, must: str, at: int) -> np.ndarray:

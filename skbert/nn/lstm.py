@@ -109,11 +109,67 @@ class ProjectedLSTM(nn.Module):
         state : LSTMState
             No gradient flows through it.
         """
+        learns = any(part.requires_grad for part in (values, *self.parameters()))
+        if not (learns and torch.is_grad_enabled()):
+            return self._read(values, sizes, state)
         gates = nn.functional.linear(values, self.input_weight, self.bias)
         output, cell, outputs = _Steps.apply(
             gates, self.output_weight, self.projection, sizes, self.clips, *state
         )
         return outputs, LSTMState(output, cell)
+
+    def _read(
+        self, values: torch.Tensor, sizes: Sequence[int], state: LSTMState
+    ) -> tuple[torch.Tensor, LSTMState]:
+        """The recursion without a gradient.
+
+        Each step writes into the same memory, which stays in the processor's cache.
+        """
+        input_t, weight_t = self.input_weight.t(), self.output_weight.t()
+        projection_t = None if self.projection is None else self.projection.t()
+        output, cell = state.output.clone(), state.cell.clone()
+        outputs = values.new_empty(len(values), self.output_size)
+        n_most = sizes[0] if sizes else 0
+        gates = values.new_empty(n_most, 4 * self.cell_size)
+        memory = values.new_empty(n_most, self.cell_size)
+        end = 0
+        for n_rows in sizes:
+            start, end = end, end + n_rows
+            here, h, out = gates[:n_rows], output[:n_rows], outputs[start:end]
+            torch.addmm(self.bias, values[start:end], input_t, out=here)
+            here.addmm_(h, weight_t)
+            _step(here, cell[:n_rows], memory[:n_rows], out, projection_t, self.clips)
+            h.copy_(out)
+        return outputs, LSTMState(output, cell)
+
+
+def _step(
+    gates: torch.Tensor,
+    cell: torch.Tensor,
+    memory: torch.Tensor,
+    out: torch.Tensor,
+    projection_t: torch.Tensor | None,
+    clips: tuple[float, float],
+) -> None:
+    """One step of all rows in place: gates are activated, the cell goes on, out is written.
+
+    ``memory`` is room for what the cell lets out.
+    """
+    size = cell.shape[1]
+    cell_clip, proj_clip = clips
+    gates[:, : 3 * size].sigmoid_()
+    gates[:, 3 * size :].tanh_()
+    i, f, o, j = gates.split(size, dim=1)
+    cell.mul_(f).addcmul_(i, j)
+    if cell_clip != math.inf:
+        cell.clamp_(-cell_clip, cell_clip)
+    torch.tanh(cell, out=memory).mul_(o)
+    if projection_t is None:
+        out.copy_(memory)
+    else:
+        torch.mm(memory, projection_t, out=out)
+        if proj_clip != math.inf:
+            out.clamp_(-proj_clip, proj_clip)
 
 
 class _Steps(torch.autograd.Function):
@@ -130,15 +186,13 @@ class _Steps(torch.autograd.Function):
         output: torch.Tensor,
         cell: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
-        cell_clip, proj_clip = clips
-        size = cell.shape[1]
-        training = any(ctx.needs_input_grad)
         # `gates` is overwritten by the activations; nobody else reads it.
-        gates = gates.clone() if training else gates
+        gates = gates.clone()
         first = LSTMState(output, cell)
         output, cell = output.clone(), cell.clone()
         outputs = gates.new_empty(len(gates), output.shape[1])
-        cells = gates.new_empty(len(gates), size) if training else None
+        cells = gates.new_empty(len(gates), cell.shape[1])
+        memory = torch.empty_like(cell)
         weight_t = weight.t()
         projection_t = None if projection is None else projection.t()
         end = 0
@@ -146,28 +200,13 @@ class _Steps(torch.autograd.Function):
             start, end = end, end + n_rows
             here, h, c = gates[start:end], output[:n_rows], cell[:n_rows]
             here.addmm_(h, weight_t)
-            here[:, : 3 * size].sigmoid_()
-            here[:, 3 * size :].tanh_()
-            i, f, o, j = here.split(size, dim=1)
-            c.mul_(f).addcmul_(i, j)
-            if cell_clip != math.inf:
-                c.clamp_(-cell_clip, cell_clip)
-            if cells is not None:
-                cells[start:end] = c
-            memory = c.tanh().mul_(o)
-            out = outputs[start:end]
-            if projection_t is None:
-                out.copy_(memory)
-            else:
-                torch.mm(memory, projection_t, out=out)
-                if proj_clip != math.inf:
-                    out.clamp_(-proj_clip, proj_clip)
-            h.copy_(out)
-        if training:
-            ctx.save_for_backward(
-                gates, cells, outputs, weight, projection, first.output, first.cell
-            )
-            ctx.sizes, ctx.clips = sizes, clips
+            _step(here, c, memory[:n_rows], outputs[start:end], projection_t, clips)
+            cells[start:end] = c
+            h.copy_(outputs[start:end])
+        ctx.save_for_backward(
+            gates, cells, outputs, weight, projection, first.output, first.cell
+        )
+        ctx.sizes, ctx.clips = sizes, clips
         ctx.mark_non_differentiable(output, cell)
         return output, cell, outputs
 

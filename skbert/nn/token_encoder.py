@@ -55,7 +55,7 @@ class TokenEncoder(nn.Module):
         super().__init__()
         self.words: nn.Parameter | None = None
         self.characters: nn.Parameter | None = None
-        n_filters = sum(n for _, n in filters) if n_characters else 0
+        self.n_filters = n_filters = sum(n for _, n in filters) if n_characters else 0
         if n_words:
             self.words = nn.Parameter(torch.empty(n_words, word_size))
         self.convolutions = nn.ModuleList()
@@ -106,15 +106,30 @@ class TokenEncoder(nn.Module):
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """Vectors, (n_words, output_size), of rows of integers, (n_words, width)."""
+        return self.combine(rows, self.read_characters(rows))
+
+    def read_characters(self, rows: torch.Tensor) -> torch.Tensor | None:
+        """Activations of the filters, (n_words, n_filters), if there are characters."""
+        if self.characters is None:
+            return None
+        embedded = self.characters[rows if self.words is None else rows[:, 1:]]
+        read = []
+        for convolve in self.convolutions:
+            # A convolution as one product over all windows, several times as fast on a CPU
+            # as torch's own for so few channels.
+            width: int = convolve.kernel_size[0]  # type: ignore
+            windows = embedded.unfold(1, width, 1).flatten(2)
+            products = nn.functional.linear(windows, convolve.weight.flatten(1))  # type: ignore
+            read.append(products.amax(dim=1) + convolve.bias)  # type: ignore[operator]
+        # The activations rise, so that they may as well follow the maximum.
+        return self._activate(torch.cat(read, dim=1))
+
+    def combine(self, rows: torch.Tensor, units: torch.Tensor | None) -> torch.Tensor:
+        """Vectors of words from what ``read_characters`` gave."""
         parts = []
         if self.words is not None:
             parts.append(self.words[rows[:, 0]])
-            rows = rows[:, 1:]
-        if self.characters is not None:
-            embedded = self.characters[rows].transpose(1, 2)
-            # The activations rise, so that they may as well follow the maximum.
-            read = [convolve(embedded).amax(dim=2) for convolve in self.convolutions]
-            units = self._activate(torch.cat(read, dim=1))
+        if units is not None:
             for highway in self.highways:
                 gate, new = highway(units).chunk(2, dim=1)
                 units = torch.lerp(units, new.relu(), gate.sigmoid())

@@ -166,7 +166,9 @@ def _prepare(
     """Tokenise and plan, a chunk at a time."""
     distinct = DistinctRows(rows)
     max_rows = None if options.batch_size == "auto" else int(options.batch_size)
-    max_pieces = pieces_per_batch(device.type) if max_rows is None else None
+    max_pieces = None
+    if max_rows is None:
+        max_pieces = pieces_per_batch(device.type) * encoder.batch_factor
     for chunk in distinct.chunks():
         positions = distinct.positions[chunk.start : chunk.stop]
         encodings, lost = encoder.encode(

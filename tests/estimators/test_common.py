@@ -222,13 +222,11 @@ TEXT_CHECKS = [
     *text_checks_generator(
         BertVectorizer(TEXT_MODEL, output="words", layers=[-2, -1], batch_size=4),
         kinds=("words",),
-        second_process=False,  # the state is of the same kind
     ),
     *text_checks_generator(WordVectorizer(TEXT_VECTORS), kinds=("texts", "words")),
     *text_checks_generator(
         WordVectorizer(TEXT_VECTORS, output="words", vocabulary="all"),
         kinds=("words",),
-        second_process=False,
     ),
     *text_checks_generator(
         BertClassifier(TEXT_MODEL, frozen_layers=1, **QUICK), _labels, ("texts", "pairs")
@@ -237,7 +235,6 @@ TEXT_CHECKS = [
         BertRegressor(TEXT_MODEL, hidden_layer_sizes=[5], **QUICK),
         _numbers,
         ("pairs",),
-        second_process=False,
     ),
     *text_checks_generator(
         BertTagger(TEXT_MODEL, head="crf", frozen_layers=1, stride=2, **QUICK),

@@ -115,6 +115,17 @@ def test_numbers_of_words_must_agree(union: WordFeatureUnion) -> None:
         union.transform(X)
 
 
+def test_layers_are_kept_apart(static: WordVectorizer, bert_folder: Path) -> None:
+    layers = {"layers": "all", "layer_pooling": "stack"}
+    bert = BertVectorizer(bert_folder, output="words", device="cpu", **layers)
+    once = bert.fit_transform(X)
+    twice = WordFeatureUnion([("a", bert), ("b", clone(bert))]).fit_transform(X)
+    for one, two in zip(once, twice, strict=True):
+        np.testing.assert_array_equal(two, np.concatenate([one, one], axis=-1))
+    with pytest.raises(ValueError, match=r"'s' and 'b' .*0, which differ in layers"):
+        WordFeatureUnion([("s", static), ("b", bert)]).fit(X).transform(X)
+
+
 def test_vectors_of_documents_are_refused(union: WordFeatureUnion) -> None:
     union.set_params(static__output="document")
     with pytest.raises(ValueError, match=r"'static' .*output='words'.*shape \(4, 3\)"):

@@ -29,6 +29,7 @@ class Counting:
     """
 
     pad_id = 0
+    batch_factor = 1
 
     def __init__(self):
         self.read = []
